@@ -15,6 +15,9 @@ environments  returns of agents in CartPole, Acrobot and Pendulum, drawn from 2,
 intervals  how long intervals at the end of the budget are, in units of 2 x 1.96 standard errors; beside those without a
         budget and, of successes, that of Clopper and Pearson, which looks once
 
+tables  transitions of five tasks, beside a z test at the end on plain rollouts that knows values and variance, at bars
+        where it would answer 0.85; "bet" is TDBetting() with the budget, "plain" is without one
+
 "answered" is the share of runs with the right answer at delta = 0.05, "used" the mean share of the budget; "plain" are
 the bets without a budget, stopped after as many episodes, in a tenth of the runs. "errs" is the share of wrong answers
 where the truth is the bar. Settings of the bets were chosen on other bars, laws, rates and budgets than these.
@@ -342,7 +345,79 @@ def _forward(rejects: Any, better: float, worse: float) -> Any:
     return answered, used + N * mass.sum()
 
 
-PARTS = {"bars": bars, "laws": laws, "environments": environments, "pairs": pairs, "intervals": intervals}
+def tables(runs: int) -> list[Numbers]:
+    """Rollouts of tasks that no setting was chosen on, on both sides, with a budget of transitions."""
+    runs = max(runs // 25, 1)
+    head = f"{'budget':>7}{'z test':>8}{'bet':>8}{'used':>7}{'plain':>8}{'used':>7}{'errs':>8}{'100 times':>11}"
+    print(f"\n{'task, side':<32}{head}")
+    rows = []
+    for name, instance, N in asked_of_tables():
+        gap = float(norm.ppf(0.85) + norm.ppf(1 - DELTA)) * math.sqrt(a_transition(instance) / N)
+        value = float(pt.value(instance.task, instance.kernel))
+        for sign, right in ((-1.0, "above"), (1.0, "below")):
+            bar = value + sign * gap
+            row: Numbers = {"budget": N, "peer": 0.85}
+            for label, R, limits in (
+                ("bet", bar, {"budget": N}),
+                ("plain", bar, {"max_samples": N}),
+                ("errs", value, {"budget": N}),
+                ("ample", bar, {"budget": 100 * N}),
+                ("free", bar, {}),
+            ):
+                seeds = range(runs if label in ("bet", "plain", "errs") else max(runs // 4, 1))
+                sim = pt.TabularSimulator(instance.kernel)
+                found = [pt.decide(instance.task, sim, R, DELTA, rng=seed, **limits) for seed in seeds]  # type: ignore[arg-type]
+                row[label] = sum(one.answer == right for one in found) / len(found)
+                row[f"used_{label}"] = sum(one.samples for one in found) / len(found) / N
+            row["too much"] = row["used_ample"] / row["used_free"]
+            numbers = "".join(f"{row[key]:>8.3f}{row['used_' + key]:>7.2f}" for key in ("bet", "plain"))
+            shown = f"{N:>7}{0.85:>8}{numbers}{row['errs']:>8.3f}{row['too much']:>11.2f}"
+            print(f"{name + ', ' + right:<32}{shown}", flush=True)
+            rows.append(row)
+    return rows
+
+
+def asked_of_tables() -> list[tuple[str, pt.instances.Instance, int]]:
+    """Five tasks, and their budgets."""
+    import fewer_samples  # here, since it imports peers
+    import path_tasks
+
+    garnet, dense = (one for one in fewer_samples.held_out() if "grid" not in one.name)
+    made = path_tasks.tasks()
+    return [
+        (garnet.name, garnet.instance, 10_000),
+        (dense.name, dense.instance, 4_000),
+        ("shop", fewer_samples.shop(), 8_000),
+        *((name, made[name](), N) for name, N in (("random, 40 states", 6_000), ("two states pay, 30 steps", 12_000))),
+    ]
+
+
+def a_transition(instance: pt.instances.Instance) -> float:
+    """The variance of the mean of plain rollouts with the true values, times the transitions that they draw."""
+    task, p = instance.task, np.asarray(instance.kernel)
+    pi, r, unknown = task.policy, np.asarray(task.rewards), ~task.known_rows
+    r = np.broadcast_to(r if r.ndim == 3 else r[:, :, None], p.shape)
+    V = np.atleast_2d(pt.state_values(task, p))
+    after = np.vstack([V[1:], np.zeros_like(V[:1])]) if task.horizon else V
+    visits = [task.initial] if task.horizon else [pt.occupancy(task, p)]
+    while len(visits) < len(V):
+        visits.append(np.einsum("s,sa,sax->x", visits[-1], pi, p))
+    draws = variance = 0.0
+    for d, now, then in zip(visits, V, after, strict=True):
+        draws += float(np.einsum("s,sa,sa->", d, pi, unknown))
+        squares = np.einsum("s,sa,sax,sax->", d, pi, p, (r + task.discount * then - now[:, None, None]) ** 2)
+        variance += float(squares)
+    return draws * variance
+
+
+PARTS = {
+    "bars": bars,
+    "laws": laws,
+    "environments": environments,
+    "pairs": pairs,
+    "intervals": intervals,
+    "tables": tables,
+}
 
 
 def main() -> None:

@@ -5,6 +5,8 @@
   0.99, Taxi in the rain and slippery CliffWalking under `noisy_optimum` of `benchmarks/environments.py`.
 - Chains of our own: random ones, slow ones, rare events, rewards on few states, totals with bounds.
 
+`development` has other tasks, with other sizes, chances and seeds. Whatever is chosen is chosen on these.
+
 A *bound of a total* is what paths of n steps can earn at most, where a path is longer with probability 1e-12 at most.
 """
 
@@ -254,4 +256,129 @@ def tasks() -> dict[str, Callable[[], Instance]]:
         "two states pay, discounted": partial(sales, 7, 25, 0.02, 0.98),
         "time to the end, bounded": partial(time_to_end, 4, 30),
         "cost of a project, bounded": partial(project, 12),
+    }
+
+
+# ---------------------------------------------------------------- for development
+
+
+def robot(seed: int, side: int, hazards: int, slips: float) -> Instance:
+    """A robot crosses a square of cells, some of which are fatal; its scheduler mostly goes right and down."""
+    rng, n = np.random.default_rng(seed), side * side
+    fatal = set(rng.choice(np.arange(2, n - 2), size=hazards, replace=False).tolist())
+    rows: list[list[dict[int, float]]] = []
+    for cell in range(n - 1):
+        i, j = divmod(cell, side)
+        to = [min(i + 1, side - 1) * side + j, i * side + min(j + 1, side - 1)]
+        others = [max(i - 1, 0) * side + j, i * side + max(j - 1, 0)]
+        rows.append([])
+        for a in range(2):
+            row: dict[int, float] = {}
+            moves = [(to[a], 1.0 - slips), (to[1 - a], 0.4 * slips), *((other, 0.3 * slips) for other in others)]
+            for x, chance in moves:
+                if x not in fatal:
+                    row[x] = row.get(x, 0.0) + chance
+            rows[-1].append(row)
+    inner, goal = np.zeros((n - 1, 2, n - 1)), np.zeros((n - 1, 2))
+    for cell, actions in enumerate(rows):
+        for a, row in enumerate(actions):
+            for x, chance in row.items():
+                if x == n - 1:
+                    goal[cell, a] += chance
+                else:
+                    inner[cell, a, x] += chance
+    return closed(inner, goal, rng.dirichlet(np.ones(2) * 3.0, size=n - 1))
+
+
+def back_to_the_start(n: int, ahead: float) -> Instance:
+    """Two rows of n states from the middle: each step goes on to the row's end, or back to the middle."""
+    rows: dict[Any, dict[Any, float]] = {0: {1: 0.5, -1: 0.5}}
+    for i in range(1, n):
+        rows[i] = {i + 1 if i + 1 < n else "goal": ahead, 0: 1.0 - ahead}
+        rows[-i] = {-i - 1: ahead, 0: 1.0 - ahead} if i + 1 < n else {0: 1.0 - ahead}
+    return of_places(rows, 0)
+
+
+def tokens(processes: int, steps: int) -> Instance:
+    """A ring of processes that pass tokens by fair coins: is only one token left after so many steps?"""
+    S = 2**processes
+    bits = (np.arange(S)[:, None] >> np.arange(processes)) & 1
+    equal = bits == np.roll(bits, 1, axis=1)
+    kernel = np.zeros((S, 1, S))
+    for s in range(S):
+        free = np.flatnonzero(equal[s])
+        for choice in range(2 ** len(free)):
+            x = np.roll(bits[s], 1)
+            x[free] = (choice >> np.arange(len(free))) & 1
+            kernel[s, 0, int(x @ (1 << np.arange(processes)))] += 0.5 ** len(free)
+    goal = np.flatnonzero(equal.sum(axis=1) == 1)
+    kernel[goal] = 0.0
+    kernel[goal, 0, goal] = 1.0
+    start = np.eye(S)[0]
+    task = pt.Task.reaching(goal, policy=np.ones((S, 1)), initial=start, support=kernel > 0, within=steps)
+    return Instance(task, kernel)
+
+
+def walk(n: int, start: int, up: float) -> Instance:
+    """Up or down, to the goal at n or to failure at 0."""
+    rows = {s: {s + 1 if s + 1 < n else "goal": up, **({s - 1: 1.0 - up} if s > 1 else {})} for s in range(1, n)}
+    return of_places(rows, start)
+
+
+def corridor(n: int, slips: float, falls: float) -> Instance:
+    """A long way to the goal with few falls."""
+    rows = {s: {s + 1 if s + 1 < n else "goal": 1.0 - slips - falls, max(s - 1, 0): slips} for s in range(n)}
+    return of_places(rows, 0)
+
+
+def fan(width: int, chance: float) -> Instance:
+    """One of many branches is drawn; each succeeds with a chance of its own."""
+    rows: dict[Any, dict[Any, float]] = {0: dict.fromkeys(range(1, width + 1), 1.0 / width)}
+    rows |= {b: {"goal": 2.0 * chance * b / (width + 1)} for b in range(1, width + 1)}
+    return of_places(rows, 0)
+
+
+def stages(n: int, chance: float, waits: float) -> Instance:
+    """Stages that may have to be tried again, and all must succeed."""
+    rows = {s: {s: waits, s + 1 if s + 1 < n else "goal": (1.0 - waits) * chance} for s in range(n)}
+    return of_places(rows, 0)
+
+
+def wearing(n: int, worse: float, better: float, ends: float) -> Instance:
+    """A part wears and is repaired until it is retired; at level n it breaks."""
+    rows = {}
+    for s in range(n):
+        row = {s + 1 if s + 1 < n else "goal": worse, s: 1.0 - worse - better - ends}
+        rows[s] = {**row, s - 1: better} if s else {**row, s: row[s] + better}
+    return of_places(rows, 0)
+
+
+def not_listed(instance: Instance) -> Instance:
+    """The same where any state may follow any pair."""
+    task = instance.task
+    policy, start, goal = task.policy, task.initial, [task.n_states - 2]
+    return Instance(pt.Task.reaching(goal, [task.n_states - 1], policy=policy, initial=start), instance.kernel)
+
+
+def development() -> dict[str, Callable[[], Instance]]:
+    """Tasks to choose by: none of them, and none of their seeds, is among those of `tasks`."""
+    return {
+        "robot, 6x6": partial(robot, 21, 6, 6, 0.2),
+        "robot, 9x9": partial(robot, 22, 9, 9, 0.1),
+        "back to the start, 7": partial(back_to_the_start, 7, 0.55),
+        "ring, 3 steps": partial(tokens, 5, 3),
+        "lake, 5x5": partial(robot, 23, 5, 5, 0.66),
+        "corridor, 15": partial(corridor, 15, 0.1, 0.01),
+        "queue of 9": partial(walk, 9, 1, 0.45),
+        "walk of 16": partial(walk, 16, 8, 0.52),
+        "wear, 6 levels": partial(wearing, 6, 0.1, 0.15, 0.02),
+        "fan of 15": partial(fan, 15, 4e-3),
+        "stages, 4": partial(stages, 4, 0.2, 0.5),
+        "random, 20 states": partial(absorbing, 31, 20, 2, 3),
+        "random, 60 states": partial(absorbing, 32, 60, 2, 4),
+        "random, any successor": lambda: not_listed(absorbing(33, 10, 2, 3)),
+        "two states pay, 20 steps": partial(two_rewarded, 34, 25, 20),
+        "two halls, 40 steps": partial(halls, 7, 0.1, 40),
+        "sales, discounted": partial(sales, 35, 15, 0.03, 0.97),
+        "time to the end": partial(time_to_end, 36, 18),
     }

@@ -4,6 +4,8 @@
     python benchmarks/whole_paths.py --small           # a few of them, two runs each, used by the tests
     python benchmarks/whole_paths.py --only ring rare  # the tasks whose words contain one of these
     python benchmarks/whole_paths.py --runs 100        # of each line; 20 otherwise
+    python benchmarks/whole_paths.py --development     # other tasks: those that settings are chosen on
+    python benchmarks/whole_paths.py --first-seed 1000 # the first of the seeds of the default; 0 otherwise
     python benchmarks/whole_paths.py --against OTHER   # beside the default of another checkout, in the same run
     python benchmarks/whole_paths.py --json F          # also write the numbers to a file
 
@@ -52,7 +54,7 @@ import numba
 import numpy as np
 
 import policytest as pt
-from path_tasks import Instance, tasks
+from path_tasks import Instance, development, tasks
 from policytest._base.arrays import FloatArray
 from policytest.eprocess.capital import Bet, EProcess
 
@@ -253,16 +255,16 @@ def ratio_of(one: tuple[float, float], other: tuple[float, float]) -> tuple[floa
     return ratio, ratio * math.hypot(one[1] / one[0], other[1] / other[0])
 
 
-def decided(instance: Instance, R: float, cap: int, runs: int) -> dict[str, Any]:
+def decided(instance: Instance, R: float, cap: int, seeds: range) -> dict[str, Any]:
     """The answers of the default test, what they took, and the seconds a run."""
     begin = time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", pt.AssumptionWarning)
         found = [
             pt.decide(instance.task, pt.TabularSimulator(instance.kernel), R, DELTA, rng=seed, max_samples=cap)
-            for seed in range(runs)
+            for seed in seeds
         ]
-    seconds = (time.perf_counter() - begin) / runs
+    seconds = (time.perf_counter() - begin) / len(seeds)
     return {"answers": [one.answer for one in found], "samples": [one.samples for one in found], "seconds": seconds}
 
 
@@ -276,11 +278,11 @@ class Other:
             [sys.executable, str(HERE), "--serve"], env={**os.environ, "PYTHONPATH": path}, **settings
         )
 
-    def ask(self, words: str, R: float, cap: int, runs: int) -> dict[str, Any]:
+    def ask(self, words: str, R: float, cap: int, seeds: range) -> dict[str, Any]:
         """The same as `decided`."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
-        print(json.dumps([words, R, cap, runs]), file=self.process.stdin, flush=True)
+        print(json.dumps([words, R, cap, seeds.start, seeds.stop]), file=self.process.stdin, flush=True)
         answer: dict[str, Any] = json.loads(self.process.stdout.readline())
         return answer
 
@@ -291,15 +293,15 @@ class Other:
 
 def serve() -> None:
     """Answer the questions of `Other`."""
-    made = tasks()
+    made = tasks() | development()
     for line in sys.stdin:
-        words, R, cap, runs = json.loads(line)
-        print(json.dumps(decided(made[words](), R, cap, runs)), flush=True)
+        words, R, cap, *ends = json.loads(line)
+        print(json.dumps(decided(made[words](), R, cap, range(*ends))), flush=True)
 
 
-def measure(words: str, paths: Paths, side: str, runs: int, other: Other | None) -> dict[str, Any]:
+def measure(words: str, paths: Paths, side: str, seeds: range, other: Other | None) -> dict[str, Any]:
     """One line of the table."""
-    sign = SIDES[side]
+    sign, runs = SIDES[side], len(seeds)
     R, rng = paths.threshold(sign), np.random.default_rng(1)
     each = np.array([paths.bets(R, sign, rng) for _ in range(PATH_RUNS * runs)], dtype=np.float64)
     plain, drawn = mean_and_error(each[:, 0]), mean_and_error(each[:, 1])
@@ -307,10 +309,10 @@ def measure(words: str, paths: Paths, side: str, runs: int, other: Other | None)
     row: dict[str, Any]
     row = {"task": words, "states": paths.instance.task.n_states, "value": paths.value, "side": side, "threshold": R}
     row |= {"wanted": paths.wanted, "length": paths.length, "cap": cap, "runs": runs}
-    row |= {"paths": plain, "paths drawn": drawn, "default": judged(decided(paths.instance, R, cap, runs), side)}
+    row |= {"paths": plain, "paths drawn": drawn, "default": judged(decided(paths.instance, R, cap, seeds), side)}
     row["ratio"], row["drawn"] = (ratio_of(row["default"]["mean"], one) for one in (plain, drawn))
     if other is not None:
-        row["other"] = judged(other.ask(words, R, cap, runs), side)
+        row["other"] = judged(other.ask(words, R, cap, seeds), side)
         row["to other"] = ratio_of(row["default"]["mean"], row["other"]["mean"])
     return row
 
@@ -370,6 +372,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--small", action="store_true", help="a few tasks, for the tests")
     parser.add_argument("--only", nargs="+", metavar="WORDS", default=[], help="tasks whose words contain one of these")
+    parser.add_argument("--development", action="store_true", help="the tasks that settings are chosen on")
+    parser.add_argument("--first-seed", type=int, default=0, help="of the default; 0 if not given")
     parser.add_argument("--runs", type=int, help=f"of each line; {RUNS} if not given")
     parser.add_argument("--against", type=Path, metavar="CHECKOUT", help="another checkout, in the same run")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the numbers to FILE")
@@ -380,11 +384,12 @@ def main() -> None:
         return
     if options.runs is not None and options.runs < 2:
         parser.error("--runs: a standard error needs at least 2")
-    made, runs = tasks(), options.runs or (2 if options.small else RUNS)
+    made, runs = development() if options.development else tasks(), options.runs or (2 if options.small else RUNS)
+    seeds = range(options.first_seed, options.first_seed + runs)
     chosen = [words for words in made if not options.only or any(one in words for one in options.only)]
     if options.small and not options.only:
         chosen = [words for words in chosen if words in SMALL]
-    if "FrozenLake 4x4" not in made:
+    if not options.development and "FrozenLake 4x4" not in made:
         print("tasks of Gymnasium are left out: it is not installed")
     print(f"{date.today():%d %B %Y}, {platform.machine()}, Python {platform.python_version()}", end=", ")
     print(f"delta = {DELTA}, {runs} runs, {PATH_RUNS * runs} of whole paths")
@@ -395,7 +400,7 @@ def main() -> None:
     for words in chosen:
         paths = Paths(made[words]())
         for side in SIDES:
-            rows.append(measure(words, paths, side, runs, other))
+            rows.append(measure(words, paths, side, seeds, other))
             show(rows[-1])
     if other is not None:
         other.close()

@@ -86,7 +86,6 @@ def test_refused():
     for method in (
         pt.RectangularKL(),
         pt.KLBTS(),
-        pt.MonteCarlo(),
         pt.PTST.as_printed(),
         pt.PTST(solver=pt.NestedPGD()),
     ):

@@ -40,6 +40,11 @@ def with_reserve(log_weights: FloatArray, share: float = RESERVED) -> FloatArray
     return np.concatenate([log_weights + np.log1p(-share), reserve])
 
 
+def without_reserve(fractions: FloatArray) -> FloatArray:
+    """Fractions that end with the reserve, which stakes nothing here."""
+    return np.concatenate([fractions[: -len(RESERVE)], np.zeros(len(RESERVE))])
+
+
 def halving(count: int, step: float = 1.0) -> FloatArray:
     """Fractions from the largest one down, each 2^-step times the one before."""
     return np.asarray(LARGEST_FRACTION * 2.0 ** (-step * np.arange(count)), dtype=np.float64)
@@ -108,6 +113,7 @@ class GapGrid(NamedTuple):
     gaps: FloatArray  # as shares of the distance from the threshold to the worst value
     shares: FloatArray  # the logarithms, of these and of the fitted one
     reserved: float = RESERVED
+    all_or_nothing: bool = False  # whether losing all is an ordinary outcome
 
     @property
     def log_weights(self) -> FloatArray:
@@ -133,8 +139,11 @@ class GapGrid(NamedTuple):
         if v is None:
             return np.concatenate([self.steady, [LARGEST_FRACTION], RESERVE])
         gaps = np.append(narrow * self.gaps, expected_gap(v, lead, count))
-        small = np.minimum(gaps, math.sqrt(v))
-        best = small / np.maximum(v + small * small, 1e-300)
+        if self.all_or_nothing:
+            best = safe_fractions(gaps, v + 1.0 / (count + 1.0))
+        else:
+            small = np.minimum(gaps, math.sqrt(v))
+            best = small / np.maximum(v + small * small, 1e-300)
         if len(sums):
             best = np.minimum(best, best_fractions(sums[:MOST_SUMS], gaps, LARGEST_FRACTION))
         return np.concatenate([np.clip(best, SMALLEST_FRACTION, LARGEST_FRACTION), RESERVE])
@@ -166,6 +175,18 @@ class IntervalGrid(NamedTuple):
 def interval_gap(v: float, count: float) -> float:
     """The distance g of the ends of an interval from the mean: `NATS` of evidence are at g^2 n = 2 NATS v."""
     return math.sqrt(2.0 * NATS * v / (count + 1.0))
+
+
+def safe_fractions(gaps: FloatArray, v: float) -> FloatArray:
+    """The fractions f = g/(g + v + g^2), for outcomes of mean g and variance v that may lose all.
+
+    For every law of outcomes x >= -1 with the mean g, and with m = v + g^2, the growth is at least
+
+        E log(1 + f x) >= f g - m (-log(1 - f) - f),
+
+    since (log(1 + y) - y)/y^2 grows with y = f x >= -f. This f is where the bound is largest.
+    """
+    return np.asarray(gaps / (gaps + v + gaps * gaps))
 
 
 def expected_gap(v: float, lead: float, count: float) -> float:

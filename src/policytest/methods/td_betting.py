@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from policytest.data.randomness import Seed
 from policytest.data.simulators import SimulatorLike
+from policytest.eprocess.strategies import Strategy
 from policytest.kl.boundaries import MixtureBoundary
 from policytest.kl.sampler import Recorded
 from policytest.kl.witness import Target, WitnessedCounts, largest_rounding
@@ -83,8 +84,13 @@ class CoupledBetting:
 def rollouts_of(task: Task, threshold: float, supply: Supply) -> Rollouts:
     """The rollouts of a task's policy, whatever the task."""
     if not task.is_discounted_table:
-        return Rollouts(task, threshold, (TotalBet(task, pool_in_time(task, supply)),))
+        return rollouts_in_time(task, threshold, supply)
     target = Target(rounding=largest_rounding(task, threshold)) if is_large(task) else None
     tally = WitnessedCounts(task, threshold, MixtureBoundary(), most_listed=MOST_LISTED, target=target)
     kind = VisitedBet if is_large(task) else PolicyBet
     return Rollouts(task, threshold, (kind(tally.task, Pool(tally, supply), tally.rounding, alone=True),))
+
+
+def rollouts_in_time(task: Task, threshold: float, supply: Supply, strategy: Strategy | None = None) -> Rollouts:
+    """The rollouts of a task beyond the discounted table."""
+    return Rollouts(task, threshold, (TotalBet(task, pool_in_time(task, supply)),), strategy=strategy)

@@ -86,7 +86,7 @@ class TDRun(Run):
     def _fitted(self) -> BettingPlan:
         """The plan of the next rollouts."""
         last = self.plan.sign if self.bets.count else 0.0
-        return self.fit.plan(Progress(self.samples, self.rollouts, self.moments, last))
+        return self.fit.plan(Progress(self.samples, self.rollouts, self.moments, last, self.bets.evidence()))
 
     def aim_at(self, budget: int, pairs: bool = False) -> None:
         """The fractions of each rollout are chosen for an answer by the last transition of the budget."""

@@ -20,6 +20,7 @@ from policytest.eprocess.strategies import (
     Moments,
     expected_growth,
     most_promising,
+    without_reserve,
 )
 from policytest.payoffs import splitting
 from policytest.payoffs.plan import REFIT, SHARES, BettingPlan
@@ -29,12 +30,13 @@ from policytest.payoffs.visited import VisitedBet
 
 
 class Progress(NamedTuple):
-    """How far the run has come: its samples and rollouts, the moments of their sums, and the side it bets on."""
+    """How far the run has come: samples, rollouts, the moments of their sums, the side it bets on, the evidence."""
 
     samples: int
     rollouts: int
     moments: Moments
     last_sign: float  # 0 before the first rollout
+    evidence: tuple[float, float] = (0.0, 0.0)
 
 
 class Fit:
@@ -49,14 +51,19 @@ class Fit:
     both_sides
         Bet on both sides: on each rollout, or, of two policies and of large tasks, in turn while the value seems close
         to the threshold. For intervals, and for "within". (Without it, while the side is in doubt.)
+    whole_paths
+        Bet on whole paths with steady fractions: no coin, no split, no advantages.
     """
 
-    def __init__(self, payoff: Rollouts, zone: float = 0.0, both_sides: bool = False) -> None:
-        self.payoff, self.zone, self.both_sides = payoff, zone, both_sides
+    def __init__(
+        self, payoff: Rollouts, zone: float = 0.0, both_sides: bool = False, whole_paths: bool = False
+    ) -> None:
+        self.payoff, self.zone, self.both_sides, self.whole_paths = payoff, zone, both_sides, whole_paths
         self.only_side, self.growth = 0.0, REFIT  # 0: that of the estimate
         self.due = 0.0  # samples of the pool from which on V0 is fitted again
         self.budget = 0  # of samples, at which bets aim; 0: none
         self.pace, self.pace_at = splitting.EVEN, 0.0  # chosen last; the samples from which on it is chosen again
+        self.race = splitting.Race()
 
     def bet_on(self, sign: float, growth: float) -> None:
         """From now on bet on this side alone, and fit when the samples have grown by this factor."""
@@ -71,6 +78,13 @@ class Fit:
         self.due = 0.0
 
     def plan(self, progress: Progress) -> BettingPlan:
+        """The plan of the next rollouts, between two of them."""
+        self.race.settle(progress.samples, progress.evidence)
+        plan = self._plan(progress)
+        self.race.begin(plan)
+        return plan
+
+    def _plan(self, progress: Progress) -> BettingPlan:
         """V0 from the model, the side of the bet, the share of the advantages that promises most, and the fractions."""
         payoff, samples = self.payoff, self.payoff.pool.samples
         self.due = max(self.growth * samples, samples + 1.0)
@@ -80,6 +94,8 @@ class Fit:
             return self._of_visited(payoff.visited, progress)
         q = payoff.pool.model()
         values, occupancies = zip(*(policy.values(q) for policy in payoff.policies), strict=True)
+        if self.whole_paths:
+            return self.staked(payoff.whole_paths(values), None, progress)
         sign, visits = self._side(values, progress), payoff.visits(q, occupancies) if q is not None else None
         plan, v = self._best_share(values, q, sign, visits, progress)
         if v is None and 0 < plan.room < np.inf:
@@ -88,21 +104,39 @@ class Fit:
         enough = max(splitting.FIRST, len(visits[0]) / splitting.ENTRIES_A_SAMPLE) if visits else np.inf
         if q is not None and visits and v is not None and payoff.chooses_pace and progress.samples >= enough:
             return self._paced(plan, v, q, visits[0], progress)  # a model of fewer samples is too sure of itself
-        return self.staked(plan, v, progress)
+        return self._even(plan, v, progress)
 
     def _paced(self, plan: BettingPlan, v: float, q: FloatArray, visits: FloatArray, progress: Progress) -> BettingPlan:
         """The plan at the pace that promises most, which is chosen again when the samples have grown by a half."""
         payoff, samples = self.payoff, self.payoff.pool.samples
         outlook = splitting.Outlook(payoff.policies[0], plan, payoff.dynamics, q, visits)
         if not outlook.is_possible:
-            return self.staked(plan, v, progress)
+            return self._even(plan, v, progress)
         if samples >= self.pace_at:
             paces = splitting.UNSPLIT if payoff.source.travels else splitting.PACES
             self.pace, self.pace_at = outlook.best(paces, samples, self.both_sides), splitting.AGAIN * samples
-        found = outlook.at(self.pace, samples)
+        goes_on = self.pace != splitting.EVEN and (self.race.is_open or not payoff.paces_race)
+        found = outlook.at(self.pace if goes_on else splitting.EVEN, samples)
+        goes_on = goes_on and found is not None
+        if payoff.paces_race and self.pace != splitting.EVEN:
+            self.due = min(self.due, samples + self.race.until(not goes_on))
         if found is None:
-            return self.staked(plan, v, progress)
+            return self._even(plan, v, progress)
+        if not goes_on:
+            return self._even(found.plan, found.v, progress, found.sums, samples / found.cost)
         return self.staked(found.plan, found.v, progress, found.sums, samples / found.cost)
+
+    def _even(
+        self,
+        plan: BettingPlan,
+        v: float | None,
+        progress: Progress,
+        sums: FloatArray = NONE,
+        rollouts: float | None = None,
+    ) -> BettingPlan:
+        """A plan at the even pace, which without a discount serves both sides."""
+        serves = self.payoff.paces_race and self.may_serve_both and plan.mirrored is None
+        return self.staked(self.payoff.with_other_side(plan) if serves else plan, v, progress, sums, rollouts)
 
     @property
     def may_serve_both(self) -> bool:
@@ -194,6 +228,8 @@ class Fit:
             other = None if v is None else v * scale**2
             mirrored = self.staked(mirrored, other, progress, -scale * sums, rollouts)
         fractions = strategy.fractions(v, lead, count, narrow, sums)
+        if self.payoff.paces_race and not plan.is_even:
+            fractions = without_reserve(fractions)
         cost = samples / rollouts if rollouts else 0.0
         return plan._replace(fractions=fractions, wide=wide, mirrored=mirrored, v=square, cost=cost)
 
@@ -207,6 +243,7 @@ class Fit:
             kept |= {f"{name}.V": part.V, f"{name}.base": part.base}
         return kept | {
             "due": np.array([self.due, self.pace_at, *self.pace]),
+            "race": self.race.state(),
             "numbers": np.array([plan.L, plan.sign, plan.lead, plan.wider]),
             "expected": np.array([plan.v, plan.cost]),
             "mirrored": mirrored,
@@ -235,7 +272,7 @@ class Fit:
         fractions, wide, targets, mirrored = (
             numbers_of(state, name, None) for name in ("fractions", "wide", "targets", "mirrored")
         )
-        if len(targets) and not (len(targets) == len(plan.B) and (targets >= splitting.LEAST_TARGET).all()):
+        if len(targets) and not (len(targets) == len(plan.B) and (targets > 0).all()):
             raise ValueError("the plan does not fit the task")
         plan = plan._replace(fractions=fractions, wide=wide, L=L, lead=lead, targets=targets, v=v, cost=cost)
         if payoff.may_serve_both and (mirrored.size or (self.both_sides and self.may_serve_both)):
@@ -246,6 +283,7 @@ class Fit:
             plan = plan._replace(mirrored=other)
         if (other is None) != (not mirrored.size):
             raise ValueError("the plan does not fit the question")
+        self.race.restore(numbers_of(state, "race", 7), plan, payoff.pool.samples)
         process.of_rows(process.as_rows([one.bet for one in (plan, other) if one is not None]))
         return plan
 

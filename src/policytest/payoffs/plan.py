@@ -42,6 +42,11 @@ class BettingPlan(NamedTuple):
         return (self.a, self.b) if len(self.b.V) else (self.a,)
 
     @property
+    def is_even(self) -> bool:
+        """Whether the range is the worst sum, and nothing splits."""
+        return self.wider == 1.0 and not len(self.targets)
+
+    @property
     def room(self) -> float:
         """L - lead: what a full bet stakes."""
         return self.L - self.lead

@@ -27,6 +27,7 @@ from the past.
 
 from __future__ import annotations
 
+import math
 from functools import cache
 from typing import NamedTuple
 
@@ -56,6 +57,7 @@ MOST_BRANCHES = 1024  # open at once
 WORTH_IT = 1.1  # times the growth at an even pace, so that noise of the simulation seldom decides
 FEWEST_SIMULATED, MOST_SIMULATED = 2000, 8000  # transitions of a simulation at a time
 ENOUGH_SIMULATED, MOST_TIMES = 200, 8  # rollouts that are enough, at least; and the most times to try
+LEAST_SIMULATED, LEAST_NOISE = 50, 0.5  # rollouts and share of the expected variance; with fewer none is believed
 
 
 class Pace(NamedTuple):
@@ -70,7 +72,59 @@ EVEN = Pace()
 UNSPLIT = (EVEN, Pace(2.0), Pace(4.0))
 CLOSE, LOOSE = (2.0, 1.0, 0.5, 0.25), (8.0, 4.0, 2.0, 1.0, 0.5)  # units in a range of little room, and of much
 PACES = (*UNSPLIT, *(Pace(1.5, unit) for unit in CLOSE), *(Pace(4.0, unit) for unit in LOOSE))
+MOST_OTHER, FEWER_OTHER = 8.0, 7.0  # times the samples at the even pace: never more, and where others go on again
 WIDEST = max(pace.wider for pace in PACES)
+
+
+class Race:
+    """What the samples at the even pace have brought, and those at others: [2] samples, and [2] evidence.
+
+    Another pace rests on a model that may be wrong. With T samples and D nats it may go on while
+
+        T <= 8 T_even,   and   T <= T_even  or  (D + 1)/T >= D_even/T_even.
+    """
+
+    def __init__(self) -> None:
+        self.samples, self.evidence = np.zeros(2), np.zeros(2)
+        self.at, self.sign = 0, 1.0  # the pace and the side of the plan of now
+        self.since = np.zeros(3)  # samples, and evidence of both sides, when it was made
+
+    def settle(self, samples: int, evidence: tuple[float, float]) -> None:
+        """The rollouts of a plan have ended: what they took and brought."""
+        now = np.array([samples, *evidence])
+        took, *brought = now - self.since
+        self.samples[self.at] += took
+        self.evidence[self.at] += brought[0 if self.sign > 0 else 1]
+        self.since = now
+
+    def begin(self, plan: BettingPlan) -> None:
+        """The next rollouts have this plan."""
+        self.at, self.sign = 0 if plan.is_even else 1, plan.sign
+
+    @property
+    def is_open(self) -> bool:
+        """Whether another pace may go on."""
+        (even, other), (won, gained) = self.samples, self.evidence
+        return bool(other < MOST_OTHER * even and (other <= even or (gained + 1.0) * even >= won * other))
+
+    def until(self, is_even: bool) -> float:
+        """How many samples at this pace there may be, or should be, before the next look."""
+        even, other = self.samples
+        if not is_even:
+            return max(MOST_OTHER * even - other, 1.0)
+        return max(other / FEWER_OTHER - even, 1.0) if other >= MOST_OTHER * even else math.inf
+
+    def state(self) -> FloatArray:
+        """[7] to go on from; pace and side are those of the plan."""
+        return np.concatenate([self.samples, self.evidence, self.since])
+
+    def restore(self, kept: FloatArray, plan: BettingPlan, samples: int) -> None:
+        """Go on from what was kept, with this plan, after so many samples in all."""
+        self.samples, self.evidence, self.since = kept[:2].copy(), kept[2:4].copy(), kept[4:].copy()
+        taken = self.since[0]
+        if not (np.isfinite(kept).all() and (self.samples >= 0).all() and self.samples.sum() == taken <= samples):
+            raise ValueError("the race of the paces is not possible")
+        self.begin(plan)
 
 
 class Paced(NamedTuple):
@@ -110,6 +164,7 @@ class Outlook:
         relative = np.where(spent > 0, variance / (mean or 1.0), 1.0)
         self.shape = 1.0 / np.sqrt(relative + LEAST_SIGMA**2)  # [places] 1/sigma
         self.noise = np.bincount(place, visits * np.tile(noise, layers), minlength=size)
+        self.squares = spent * variance
         cumulative = cumulative_rows(rows.start, q)
         self.model = Draws(True, _starts(policy), rows.successor, cumulative, np.zeros(0, dtype=np.int64))
         self.plan, self.dynamics = plan, dynamics._replace(longest=policy.longest)
@@ -121,15 +176,16 @@ class Outlook:
         if pace.unit:
             z = np.clip(pace.unit * self.shape, LEAST_TARGET, LARGEST_WEIGHT)
             plan = plan._replace(targets=z)
-        cost, sums = self._simulated(plan, samples)
-        if not len(sums):
+        cost, sums, cut = self._simulated(plan, samples)
+        if len(sums) < LEAST_SIMULATED or cut:
             return None
         noisy = float((self.noise * np.minimum(z, 1.0)).sum())
         if noisy:
             sums = np.maximum(sums + np.sqrt(noisy) * np.resize(_normals(), len(sums)), -plan.L)
         held = plan.L + sums  # has the mean L in the model; a factor gives it that, and none falls below 0
         sums = (held * (plan.L / held.mean()) - plan.L if held.any() else sums) / plan.room
-        return Paced(plan, float((sums * sums).mean()), sums, cost)
+        v, least = float((sums * sums).mean()), float((self.squares * np.minimum(z, 1.0)).sum()) / plan.room**2
+        return Paced(plan, v, sums, cost) if v >= LEAST_NOISE * least else None
 
     def best(self, paces: tuple[Pace, ...], samples: int, both_sides: bool) -> Pace:
         """The pace that promises most for the gap to expect.
@@ -144,8 +200,8 @@ class Outlook:
         growth = [-np.inf if one is None else one.growth(gap * room, both_sides) for one in found]
         return paces[most_promising([WORTH_IT * max(growth[0], 0.0), *growth[1:]])]
 
-    def _simulated(self, plan: BettingPlan, samples: int) -> tuple[float, FloatArray]:
-        """The draws of a rollout in the model, and the sums of some: of more, where the samples are many."""
+    def _simulated(self, plan: BettingPlan, samples: int) -> tuple[float, FloatArray, int]:
+        """The draws of a rollout in the model, the sums of some (more, where samples are many), how many were cut."""
         rows = min(max(FEWEST_SIMULATED, samples), MOST_SIMULATED)
         enough, times = max(ENOUGH_SIMULATED, samples // 50), min(3 + samples // 20_000, MOST_TIMES)
         seen = Transcript(np.empty(rows, dtype=np.int64), np.empty(rows, dtype=np.int64), np.empty(rows))
@@ -153,7 +209,7 @@ class Outlook:
         if plan.mirrored is not None:
             seen, other = seen._replace(mirrored=np.empty(rows)), plan.mirrored.stakes(NO_STAKES)
         stakes, limits = plan.stakes(NO_STAKES), Limits(np.inf, rows, np.inf)
-        at, branches, sums, drawn, count = RolloutState(), open_branches(), [], 0, 0
+        at, branches, sums, drawn, count, cut = RolloutState(), open_branches(), [], 0, 0, 0
         for time in range(times):
             numbers = _numbers()[time * MOST_SIMULATED :][:rows]
             call = Call(at, numbers, limits, seen)
@@ -161,11 +217,11 @@ class Outlook:
                 done = branch(self.dynamics, self.side, plan.targets, stakes, self.model, branches, *call, other)
             else:
                 done = bet(self.dynamics, self.side, stakes, self.model, *call, other)
-            at, drawn, count = done.at, drawn + done.samples, count + done.rollouts
+            at, drawn, count, cut = done.at, drawn + done.samples, count + done.rollouts, cut + done.cut
             sums.append(seen.sums[: done.rollouts].copy())
             if count >= enough:
                 break
-        return max(drawn / max(count, 1), 1e-3), np.concatenate(sums)
+        return max(drawn / max(count, 1), 1e-3), np.concatenate(sums), cut
 
 
 def open_branches() -> FloatArray:

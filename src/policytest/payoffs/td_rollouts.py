@@ -71,8 +71,6 @@ from policytest.eprocess.strategies import (
     RESERVED,
     RESERVED_UNDISCOUNTED,
     TWO_POLICIES,
-    FractionGrid,
-    GapGrid,
     Strategy,
 )
 from policytest.mdp.horizon import REMEDIES
@@ -107,16 +105,25 @@ class Rollouts:
         One policy or two, on the rows of one pool.
     pair
         How two policies go together.
+    strategy
+        How bets are chosen, where that does not follow from the task.
     """
 
-    def __init__(self, task: Task, threshold: float, policies: tuple[PolicyBet, ...], pair: Pair | None = None) -> None:
+    strategy: Strategy
+
+    def __init__(
+        self,
+        task: Task,
+        threshold: float,
+        policies: tuple[PolicyBet, ...],
+        pair: Pair | None = None,
+        strategy: Strategy | None = None,
+    ) -> None:
         self.task, self.threshold, self.policies, self.pair = task, threshold, policies, pair
         self.pool, self.rounding = policies[0].pool, sum(policy.rounding for policy in policies)
         self.source, self.tally = self.pool.source, self.pool.tally
         self.visited = policies[0] if isinstance(policies[0], VisitedBet) else None  # of a large task
-        grid: FractionGrid | GapGrid = ON_STACKS if self.source.waits else ONE_POLICY
-        grid = grid if pair is None else TWO_POLICIES
-        self.strategy: Strategy = grid._replace(reserved=RESERVED if task.discount < 1.0 else RESERVED_UNDISCOUNTED)
+        self.strategy = self._usual_strategy() if strategy is None else strategy
         self.branches = splitting.open_branches()
         self.dynamics = self._made_dynamics()
         self.sides: tuple[float, ...] = (1.0, -1.0)  # that can be proved
@@ -126,12 +133,21 @@ class Rollouts:
         one = pair is None and self.visited is None
         self.may_serve_both = one and len(self.sides) == 2  # by rollouts whose totals are bounded on both sides
         self.chooses_pace = pair is None and not self.source.waits and task.total_rewards is None
+        self.paces_race = self.chooses_pace and task.discount == 1.0
         self.chooses_share = not task.is_total  # of the fitted advantages
         self.has_nearest_kernel = one and self.clock is None and not self.tally.is_open  # which reports may seek
 
     def bet_by(self, strategy: Strategy) -> None:
         """Fractions are those of another strategy."""
         self.strategy = strategy
+
+    def _usual_strategy(self) -> Strategy:
+        """That of the default test, which keeps more in reserve without a discount."""
+        whole = self.task.discount == 1.0
+        reserved = RESERVED_UNDISCOUNTED if whole else RESERVED
+        if self.pair is not None or self.source.waits:
+            return (ON_STACKS if self.pair is None else TWO_POLICIES)._replace(reserved=reserved)
+        return ONE_POLICY._replace(reserved=reserved, all_or_nothing=whole)
 
     # ------------------------------------------------------------ rollouts
 
@@ -260,6 +276,20 @@ class Rollouts:
     def _worst(self, parts: Sequence[Residuals], sign: float) -> FloatArray:
         """[S] the worst sum along any path."""
         return parts[0].B if self.pair is None else self.pair.worst(parts, sign)
+
+    def whole_paths(self, values: Sequence[FloatArray]) -> BettingPlan:
+        """The bet on the returns G of whole paths, for both sides where both can be proved: coins never end one.
+
+        Without advantages residuals telescope: with the weights gamma^t of the steps S is sign (G - V0(s0)), and
+        lead + S is sign (G - R) from one start; L is what the worst path loses. Where totals have bounds, B is the
+        least that can follow, so that coins have no slack.
+        """
+        task, policy = self.task, self.policies[0]
+        plan = self.planned(values, [policy.base(V, None, 0.0) for V in values], self.sides[0])
+        if task.total_rewards is None:
+            step = np.arange(len(plan.B)) // self.policies[0].task.n_states
+            plan = plan._replace(targets=task.discount ** step.astype(np.float64))
+        return self.with_other_side(plan) if self.may_serve_both else plan
 
     def least_range(self, parts: Sequence[Residuals], lead: float) -> float:
         """A range that rounding does not hide."""

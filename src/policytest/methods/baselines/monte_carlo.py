@@ -11,6 +11,12 @@ X; if the answer would be wrong its mean is at most m, the threshold scaled like
 
 are nonnegative supermartingales: each ever reaches 1/delta with probability at most delta. The last two, with their
 choices of mu and l, are the predictable plug-in processes of Waudby-Smith and Ramdas (2024).
+
+*With a horizon or discount 1* whole paths are rolled out to their ends, and "betting" bets on their returns G, or
+totals, in the range [low, high] of all paths that policy and support allow: 0 and 1 for a probability, the declared
+``total_rewards`` where the total of a path has no other bound. Rewards may be observed. This is the process of
+`policytest.payoffs.td_rollouts` without coins and advantages, `Rollouts.whole_paths`, so that everything is served that
+is served there.
 """
 
 from __future__ import annotations
@@ -25,7 +31,8 @@ from policytest._base.compiled import rollouts
 from policytest._base.errors import InputError
 from policytest._base.record import Record, part_of, record
 from policytest.data.counts import Counts
-from policytest.data.simulators import checked_draw, cumulative
+from policytest.data.randomness import Seed
+from policytest.data.simulators import SimulatorLike, checked_draw, cumulative
 from policytest.eprocess.capital import Bet, TwoSided
 from policytest.eprocess.interval import Refuter, ends
 from policytest.eprocess.plug_in import PlugIn
@@ -37,24 +44,32 @@ from policytest.mdp.task import Task
 from policytest.mdp.values import extreme_state_values, value_range
 from policytest.methods.kl_run import SampledMethod
 from policytest.methods.run import Run
+from policytest.methods.td_betting import rollouts_in_time
+from policytest.methods.td_run import TDRun
+from policytest.payoffs.draws import Supply
+from policytest.payoffs.fit import Fit
+from policytest.payoffs.td_rollouts import warn_of_sides
 
 KINDS = ("betting", "bernstein", "hoeffding")
 BATCH, BATCH_GROWTH = 16, 1 / 32  # rollouts at once: this many, or this share of those made
+REMEDY = "pass a horizon, or list the values of rewards, Observed(values=[...]), or use TDBetting()"
 ROUNDING = 1e-12  # of the range of returns, to which values are told apart
 REMAINDER = 0.05  # gamma^H is at most this, and falls as one over the root of the number of rollouts
 
 
 @dataclass(frozen=True)
-class MonteCarlo(SampledMethod["MonteCarloRun"]):
-    """Tests on truncated discounted returns from rho, whose every transition counts as a sample. Answers are certified.
+class MonteCarlo(SampledMethod[Run]):
+    """Tests on discounted returns from rho, or on totals of whole paths; every transition counts as a sample.
+
+    Answers are certified.
 
     Parameters
     ----------
     kind
-        "betting", "bernstein" or "hoeffding".
+        "betting", "bernstein" or "hoeffding"; for tasks with a horizon or discount 1 it is "betting".
     horizon
-        The length of a rollout. Gaps below what may come after it are never decided. None: it grows with the logarithm
-        of the number of rollouts, so that the remainder stays below the statistical error.
+        The length of a rollout of a discounted task. Gaps below what may come after it are never decided. None: it
+        grows with the logarithm of the number of rollouts, so that the remainder stays below the statistical error.
     """
 
     kind: str = "betting"
@@ -65,6 +80,19 @@ class MonteCarlo(SampledMethod["MonteCarloRun"]):
             raise InputError(f"kind is {self.kind!r}; pass one of {', '.join(map(repr, KINDS))}")
         if self.horizon is not None:
             arrays.positive(horizon=arrays.whole_number("horizon", self.horizon))
+
+    def start(self, task: Task, sim: SimulatorLike, threshold: float, rng: Seed) -> Run:
+        """The test at work on a simulator: on whole paths, or on truncated returns of a discounted table."""
+        if task.is_discounted_table:
+            return super().start(task, sim, threshold, rng)
+        if task.horizon is None and task.discount < 1.0:
+            raise InputError("the task has observed rewards and a discount, and MonteCarlo() needs an end", REMEDY)
+        if self.kind != "betting" or self.horizon is not None:
+            words, value = ("kind", self.kind) if self.kind != "betting" else ("horizon", self.horizon)
+            raise InputError(f"{words} is {value!r}, and whole paths are bet on; leave it out: MonteCarlo()")
+        payoff = rollouts_in_time(task, threshold, Supply(task, sim, rng), TRUNCATED)
+        warn_of_sides(payoff, 0.0)
+        return TDRun(self, payoff, fit=Fit(payoff, whole_paths=True))
 
     def replay(self, task: Task, threshold: float, source: Recorded) -> MonteCarloRun:
         """Recorded transitions are no rollouts."""
