@@ -206,8 +206,9 @@ def share(name: str, value: object) -> float:
 
 def whole_number(name: str, value: Any) -> int:
     """One whole number that compiled code can hold; True is none."""
+    given: Any = None if isinstance(value, bool) else value
     try:
-        number = operator.index(None if isinstance(value, bool) else value)
+        number = operator.index(given)
     except TypeError:
         raise InputError(f"{name} is {shown(value)}; it must be a whole number") from None
     if not -(2**63) <= number < 2**63:
