@@ -214,7 +214,7 @@ def test_sequential(small):
 def test_budget(small):
     shown, numbers = small("budget")
     assert "law, side" in shown
-    assert all(0 <= row["used"] <= 1 for part in ("bars", "laws") for row in numbers[part])
+    assert all(0 <= row["used_aimed"] <= 1 for part in ("bars", "laws") for row in numbers[part])
     assert all(row["pairs"] <= 200 for row in numbers["pairs"])
 
 
@@ -223,6 +223,12 @@ def test_parallel(small):
     assert "one by one" in shown
     assert all(row["same"] and row["killed"] > 0 for row in numbers["episodes"].values())
     assert all(row["right"] == 1 and row["all"] < 1.5 for row in numbers["critic"].values())
+
+
+def test_budget_calibration(small):
+    shown, rows = small("budget_calibration")
+    assert "as it should be" in shown.splitlines()
+    assert [row["kind"] for row in rows if row["alarm"]] == ["looks first"]
 
 
 def test_one_look(small):
