@@ -214,8 +214,9 @@ def test_sequential(small):
 def test_budget(small):
     shown, numbers = small("budget")
     assert "law, side" in shown
-    assert all(0 <= row["used_aimed"] <= 1 for part in ("bars", "laws") for row in numbers[part])
-    assert all(row["pairs"] <= 200 for row in numbers["pairs"])
+    assert all(0 <= row["used_aimed"] <= 1 for part in ("bars", "laws", "environments") for row in numbers[part])
+    assert all(row["pairs"] <= row["budget"] for row in numbers["pairs"])
+    assert all(0.5 < row["aimed"] < row["plain"] for row in numbers["intervals"])
 
 
 def test_parallel(small):

@@ -386,3 +386,22 @@ def test_the_picture_of_a_result_that_is_none(here, capsys):
         (here / "result.json").write_text(json.dumps({**about, "policy": policy, "values": values}))
         assert main(["report", "result.json", "--out", "page.html"]) == 2
         assert "it is a table of numbers" in capsys.readouterr().err
+
+
+def test_a_task_file_has_a_budget_and_the_option_wins(capsys, here):
+    two = pt.instances.paper(2)
+    pt.sources.save_model(here / "two.toml", two.task, two.kernel, 0.0, budget=3000)
+    np.savetxt(here / "other.csv", two.alternative_policy, delimiter=",")
+    (here / "other.csv").write_text("s,a,p\n" + "".join(f"{s},{a},{p}\n" for (s, a), p in np.ndenumerate(two.alternative_policy)))
+    for command in (
+        ("decide", "two.toml"),
+        ("compare", "two.toml", "other.csv"),
+        ("evaluate", "two.toml"),
+        ("identify", "two.toml", "--candidate", "other.csv"),
+    ):
+        for option, budget in (((), 3000), (("--budget", "2500"), 2500)):
+            main([*command, *option, "--json", "--quiet"])
+            told = json.loads(capsys.readouterr().out)
+            assert told["budget"] == budget, command
+    assert main(["decide", "two.toml", "--method", "ptst", "--quiet"]) == 2
+    assert "leave out --budget, in the task file too (--max-samples stops a run)" in capsys.readouterr().err

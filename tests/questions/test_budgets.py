@@ -16,6 +16,7 @@ from paths import ROOT
 from policytest.data.returns import Returns
 from policytest.eprocess import aimed_interval
 from policytest.eprocess.budget import aimed_capital
+from policytest.methods.td_run import TDRun
 from policytest.results.load import parse
 
 MEDIAN = runpy.run_path(str(ROOT / "examples" / "median_returns.py"))["MEDIAN"]
@@ -290,3 +291,62 @@ def test_a_comparison_is_planned_in_pairs():
     assert pt.plan((b, a), power=0.8, runs=50).value == -found.value
     with pytest.raises(pt.InputError, match=r"two Episodes \(a, b\)"):
         pt.plan([a], power=0.8)
+
+
+# ---------------------------------------------------------------- tables, whose runs are aimed by a stand-in
+
+
+@pytest.fixture
+def shares(monkeypatch):
+    """What runs on rollouts are told to aim at; they bet as without a budget."""
+    found = []
+    monkeypatch.setattr(TDRun, "aim_at", lambda run, budget, pairs=False: found.append(budget))
+    return found
+
+
+def rivals():
+    """Three policies of the paper's instance with five states, and what `identify` wants."""
+    five = pt.instances.paper(5)
+    policies = [five.task.policy, five.alternative_policy, np.eye(5)[np.zeros(5, dtype=int)]]
+    return (five.task.rewards, five.task.initial, 0.9, pt.TabularSimulator(five.kernel)), policies
+
+
+def test_comparisons_share_the_budget_of_a_search(shares):
+    about, policies = rivals()
+    found = pt.identify(*about, policies=policies, budget=60_000, rng=1)
+    assert found.answered
+    assert found.certified
+    assert found.budget == 60_000
+    assert shares[0] == 30_000
+    assert 30_000 < shares[-1] <= 60_000
+    assert "fixed beforehand" in str(found)
+    assert parse(found.to_json(), "x").budget == 60_000
+    assert found.index == pt.identify(*about, policies=policies, rng=1).index
+
+
+def test_a_search_stops_at_its_budget(shares):
+    about, policies = rivals()
+    found = pt.identify(*about, policies=policies, budget=70, rng=1)
+    assert (found.answered, found.certified, found.samples) == (False, False, 70)
+    assert found.reason == "the budget of 70 transitions is used up"
+    assert shares == [35]
+    limited = pt.identify(*about, policies=policies, budget=70, rng=1, max_samples=30)
+    assert limited.reason == "the sample limit is reached"
+
+
+def test_searches_among_all_policies_and_by_kl_have_no_budget():
+    about, policies = rivals()
+    for more in ({}, {"policies": policies, "method": pt.PTST()}):
+        with pytest.raises(pt.InputError, match=r"pass policies=\[\.\.\.\] and no method"):
+            pt.identify(*about, budget=100, **more)
+
+
+def test_tables_are_evaluated_and_planned_with_a_budget(shares):
+    two = pt.instances.paper(2)
+    sim = pt.TabularSimulator(two.kernel)
+    assert pt.evaluate(two.task, sim, 0.5, budget=4000).budget == 4000
+    planned = pt.plan(two.task, two.kernel, threshold=0.0, power=0.8, methods={}, runs=20)
+    assert shares[0] == 4000
+    assert planned.budget in shares
+    assert planned.powered.unit == "transitions"
+    assert 0.8 <= planned.powered.share <= 1

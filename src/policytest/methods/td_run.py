@@ -95,6 +95,17 @@ class TDRun(Run):
         self.bets, self.aim = TwoSided(TO_PARTS, ENDS_AT_BUDGET), SampleAim(budget)
         self.plan = self._fitted()
 
+    @property
+    def is_spent(self) -> bool:
+        """Whether the budget is."""
+        return self.aim is not None and self.aim.left(self.samples_used) <= 0
+
+    def extend(self, budget: int, required: float) -> None:
+        """Aim at the end of a larger budget, from the capital that is left."""
+        assert self.aim is not None
+        self.aim.budget = budget
+        self.begin(required)
+
     def _next_plan(self) -> None:
         """The plan of the next rollout: fitted again where that is due, and aimed at the end of the budget."""
         is_due = self.pool.samples >= self.fit.due
@@ -126,7 +137,7 @@ class TDRun(Run):
         self.exhausted = False  # more may have been recorded
         if self.aim is not None:
             self.aim.begin(required, self.samples_used, [side.parts for side in self.bets])
-            self.exhausted = self.aim.left(self.samples_used) <= 0
+            self.exhausted = self.is_spent
         self.update_answer(required)
 
     def step(self, required: float, most: int) -> None:
@@ -258,7 +269,7 @@ class TDRun(Run):
         said = ""
         if self.exhausted and self.source.waits:
             said = f"not enough data: no unused transition left for {self.task.place(self.missing_pair)}"
-        elif self.aim is not None and self.aim.left(self.samples_used) <= 0:
+        elif self.aim is not None and self.is_spent:
             said = f"the budget of {self.aim.words} is used up"
         elif self.exhausted:
             said = "rollouts meet nothing that is unknown"

@@ -2,9 +2,10 @@
 
 *With a budget* they come one after the other, the one with the largest estimated difference first. Each aims at an
 answer within its share: what is left of the budget when it begins, divided by the number of rivals that are left then.
-So what the easy ones leave over is for the hard ones, and the last one has all of it. A share depends on samples before
-the first bet of its comparison only: its fractions are chosen from the past, as those of any comparison, which errs
-with probability at most delta/(K-1).
+So what the easy ones leave over is for the hard ones, and the last one has all of it. If all shares are used up and
+some of the budget is left, comparisons without an answer aim at the end of that, from the capital that they have left.
+Shares depend on the past only, and so do all fractions: each comparison errs with probability at most delta/(K-1), as
+without a budget.
 """
 
 from __future__ import annotations
@@ -112,6 +113,7 @@ class Tournament(Search):
             leader = self.leader
             pairs = [(min(leader, j), max(leader, j)) for j in self.left if j != leader]
             open_pairs = [pair for pair in pairs if pair not in self.runs or not self.runs[pair].exhausted]
+            open_pairs = open_pairs or self._extended(pairs)
             if not open_pairs:
                 self.stuck = True
                 return
@@ -123,10 +125,26 @@ class Tournament(Search):
                 yield self._check()
 
     def _next(self, pairs: list[tuple[int, int]]) -> tuple[int, int]:
-        """The comparison to go on with: the one with the fewest samples; with a budget one that was begun."""
+        """The comparison of the leader to go on with: the one with the fewest samples.
+
+        With a budget it is the one that was begun, also if there is another leader by now.
+        """
         if self.budget is None:
             return min(pairs, key=lambda pair: self._run(pair).samples)
-        return max(pairs, key=lambda pair: (pair in self.runs, abs(self.values[pair[0]] - self.values[pair[1]])))
+        begun = (pair for pair, run in self.runs.items() if set(pair) <= set(self.left) and not run.exhausted)
+        return next(begun, max(pairs, key=lambda pair: abs(self.values[pair[0]] - self.values[pair[1]])))
+
+    def _extended(self, pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
+        """Comparisons whose shares are used up, aimed at an answer within what the others have left over."""
+        spent = [pair for pair in pairs if self.runs[pair].is_spent]
+        for pair in spent:
+            self.runs[pair].extend(self.runs[pair].samples_used + self._share(len(spent)), self.level)
+        return spent
+
+    def _share(self, comparisons: int) -> int:
+        """That of each, in what is left of the budget."""
+        assert self.budget is not None
+        return max((self.budget - self.samples_used) // comparisons, 1)
 
     def _run(self, pair: tuple[int, int]) -> TDRun:
         if pair not in self.runs:
@@ -134,7 +152,7 @@ class Tournament(Search):
             run = self.runs[pair] = TDRun(CoupledBetting(), two_policies(a, b, 0.0, self.pool))
             run.work_in_parallel(self.workers)
             if self.budget is not None:
-                run.aim_at(max((self.budget - self.samples_used) // (len(self.left) - 1), 1))
+                run.aim_at(run.samples_used + self._share(len(self.left) - 1))
                 run.begin(self.level)
         return self.runs[pair]
 
@@ -155,9 +173,8 @@ class Tournament(Search):
         self._estimate()
         best, method = self.leader, f"{METHOD} of policies in coupled rollouts"
         policy = self.tasks[best].policy
-        if self.budget is not None and not reason and (self.stuck or self.samples_used >= self.budget):
-            shares = "the shares of " if self.stuck else ""
-            reason = f"{shares}the budget of {plural(self.budget, 'transition')} {'are' if shares else 'is'} used up"
+        if self.budget is not None and not reason and self.samples_used >= self.budget:
+            reason = f"the budget of {plural(self.budget, 'transition')} is used up"
         return self.selected(policy, best, self.values, self._settled(), method, self.answered, reason)
 
 
