@@ -7,7 +7,7 @@
 
 episodes   an episode takes 50 ms: a call of `run(rng)`, or 25 steps of an environment; one by one and with 8 processes.
            "start" is the time to the first episode that is settled, "ratio" is about the time after it, and "with
-           start" about all of it. Then the same with processes that are killed in one of 20 episodes: "same" says
+           start" about all of it. Then the same with processes that are killed in one of a hundred episodes: "same" says
            whether the returns are those of one by one.
 critic     transitions to an answer with a critic, one by one and with 8 episodes under way: those of the episodes that
            were settled, and all of them, with the 7 episodes that are under way at the end
@@ -46,7 +46,7 @@ class Size(NamedTuple):
     one_by_one: int = 100
     seeds: int = 40
     seconds: float = EPISODE
-    killed: float = 0.05  # the share of episodes whose process is killed when they are run first
+    killed: float = 0.01  # the share of episodes whose process is killed when they are run first
     lines: tuple[str, ...] = ("run(rng)", "environment", "run(rng), some killed")
     first: int = 0  # question with a critic
 
