@@ -11,9 +11,8 @@ episodes   an episode takes 50 ms: a call of `run(rng)`, or 25 steps of an envir
            whether the returns are those of one by one.
 critic     transitions to an answer with a critic, one by one and with 8 episodes under way: those of the episodes that
            were settled, and all of them, with the 7 episodes that are under way at the end
-
-tables     a draw of a table's simulator takes 50 ms: a `draw` that asks a pool of 8 processes, and an environment that is
-           stepped. The calls to the answer are the mean of 100 runs without waiting, one by one and with 8 rollouts
+tables     a draw of a table's simulator takes 50 ms: a `draw` that asks a pool of 8 processes, and an environment that
+           is stepped. The calls to the answer are the mean of 100 runs without waiting, one by one and with 8 rollouts
            under way; what a call takes is timed in a run with waiting. "start" is the time to the first draws, with
            the start of the processes of the environment.
 samples    samples to an answer of tables, one by one and with 8 rollouts under way: all draws, also those of rollouts
