@@ -44,7 +44,7 @@ from scipy.stats import binom, norm
 import policytest as pt
 from policytest.eprocess.budget import aimed_capital
 
-DELTA = 0.05
+DELTA, FEW = 0.05, 2
 BARS = (
     *((0.6, 0.75, 60), (0.5, 0.58, 250), (0.75, 0.9, 50), (0.8, 0.87, 180), (0.97, 0.995, 200), (0.99, 0.999, 500)),
     *((0.1, 0.2, 80), (0.05, 0.09, 200), (0.01, 0.03, 250), (0.25, 0.4, 60), (0.33, 0.38, 600), (0.4, 0.7, 40)),
@@ -253,11 +253,11 @@ def environments(runs: int) -> list[Numbers]:
 def pairs(runs: int) -> list[Numbers]:
     """Two agents, the better one first, beside STEP."""
     rows = []
-    for N in (200, 500):
+    for N in (200, 500) if runs > FEW else (200,):
         step = step_test(N)
         print(f"\n{'success A, B':<24}{'budget':>7}{'answered':>10}{'pairs':>8}{'STEP':>8}{'pairs':>8}")
         found = []
-        for better, worse in PAIRS:
+        for better, worse in PAIRS if runs > FEW else PAIRS[:3]:
             D = drawn(success(better), N, runs, 3) - drawn(success(worse), N, runs, 4)
             answered, used = share(ends(aimed(D, 1.0, True)), ends(aimed(-D, 1.0, True)), N)
             theirs = step(better, worse) if step else (math.nan, math.nan)
@@ -428,7 +428,7 @@ def main() -> None:
     parser.add_argument("--small", action="store_true")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
-    found = {part: PARTS[part](2 if given.small else given.runs) for part in given.part}
+    found = {part: PARTS[part](FEW if given.small else given.runs) for part in given.part}
     if given.json is not None:
         given.json.write_text(json.dumps(found))
 

@@ -226,6 +226,12 @@ def test_parallel(small):
     assert all(row["right"] == 1 and row["all"] < 1.5 for row in numbers["critic"].values())
 
 
+def test_budget_calibration(small):
+    shown, rows = small("budget_calibration")
+    assert "as it should be" in shown.splitlines()
+    assert [row["kind"] for row in rows if row["alarm"]] == ["looks first"]
+
+
 def test_one_look(small):
     _, numbers = small("one_look")
     assert all(row["covers"] >= 0.8 for row in numbers["table"])

@@ -6,6 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
+from scipy.optimize import brentq
 from scipy.stats import binom
 
 from builders import each
@@ -72,6 +73,28 @@ def test_the_capital_is_fair_whatever_the_law(values, pairs):
     assert mean_capital(law, 6, lambda target, W, i, z: target.fraction(W, i), pairs) == pytest.approx(1.0, abs=1e-9)
 
 
+def mean_by_nature(choose, differ, n=7):
+    """E[W] over all paths of differences, where the share that differs depends on the capital."""
+
+    def onwards(past, W):
+        if len(past) == n:
+            return W
+        target = BudgetTarget(0.2, n, 1.0, pairs=True)
+        target.add(np.array(past))
+        q = differ(W)
+        chances = {-1.0: q / 2, 0.0: 1 - q, 1.0: q / 2}
+        return sum(p * onwards([*past, z], W * (1.0 + choose(target, W, len(past), z) * z)) for z, p in chances.items())
+
+    return onwards([], 1.0)
+
+
+@each("differ", [lambda W: 0.9 if W < 1 else 0.1, lambda W: 0.1 if W < 1 else 1.0, lambda W: min(1.0, W / 4)])
+def test_the_capital_of_pairs_is_fair_whatever_nature_makes_of_it(differ):
+    assert mean_by_nature(lambda target, W, i, z: target.fraction(W, i), differ) == pytest.approx(1.0, abs=1e-9)
+    looks = mean_by_nature(lambda target, W, i, z: target.fraction(W, i) * (z > 0), differ)
+    assert looks > 1.1  # the control
+
+
 def test_capital_that_looks_at_the_outcome_is_not_fair():
     """The control."""
     law = games((-0.4, 0.6), 0.0)
@@ -113,6 +136,34 @@ def test_the_power_is_nearly_that_of_the_exact_test_at_the_end(R, truth, N):
     answered, mean = runs(lambda rng: (rng.random(N) < truth) - R, -R, 1 - R, N, 400)
     assert binom.cdf(answered, 400, exact - 0.05) > 1e-6
     assert mean < 0.9 * N
+
+
+@each("N", [30, 75, 180, 420])
+def test_early_answers_cost_hardly_any_power(N):
+    """Two values: at most 2 points less than the exact test at N, where that has a power of 0.7 or 0.85."""
+    for R in (0.04, 0.13, 0.37, 0.52, 0.66, 0.81, 0.93):
+        least = next(k for k in range(N + 2) if binom.sf(k - 1, N, R) <= DELTA)
+        if least <= N:
+            first = walk((1 - R, R, 0.0), N, DELTA, PLANS).first
+            for power in (0.7, 0.85):
+                truth = brentq(lambda p, least=least, power=power: binom.sf(least - 1, N, p) - power, R, 1.0)
+                assert kernels.power(np.array([1 - truth, truth, 0.0]), first) > power - 0.02
+
+
+@each(("A", "B", "step"), [(0.22, 0.1, 0.9201), (0.47, 0.33, 0.8352), (0.97, 0.9, 0.8437)])
+def test_pairs_are_answered_as_often_as_by_step(A, B, step):
+    """Its power within 200 pairs is exact, from the table of sequentialized-barnard-tests; 2 points less would fail."""
+    rng, count = np.random.default_rng(3), 1000
+    differences = (rng.random((count, 200)) < A) - 1.0 * (rng.random((count, 200)) < B)
+    answered = sum(aimed_capital(x, 1.0, DELTA, 200, pairs=True)[-1] >= -np.log(DELTA) for x in differences)
+    assert binom.cdf(answered, count, step - 0.02) > 1e-3
+
+
+def test_pairs_stake_no_more_than_an_answer_needs():
+    rng = np.random.default_rng(5)
+    for _ in range(50):
+        x = (rng.random(60) < 0.7) - 1.0 * (rng.random(60) < 0.3)
+        assert aimed_capital(x, 1.0, DELTA, 60, pairs=True).max() < -np.log(DELTA) + 1e-8
 
 
 @each("kind", ["two values", "uniform", "skewed", "pairs"])

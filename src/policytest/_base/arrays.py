@@ -206,12 +206,11 @@ def share(name: str, value: object) -> float:
 
 def whole_number(name: str, value: Any) -> int:
     """One whole number that compiled code can hold; True is none."""
+    given: Any = None if isinstance(value, bool) else value
     try:
-        number = operator.index(value)
+        number = operator.index(given)
     except TypeError:
-        number = None
-    if number is None or isinstance(value, bool):
-        raise InputError(f"{name} is {shown(value)}; it must be a whole number")
+        raise InputError(f"{name} is {shown(value)}; it must be a whole number") from None
     if not -(2**63) <= number < 2**63:
         raise InputError(f"{name} is {shown(number)}; it must be below 2**63")
     return number

@@ -3,17 +3,26 @@ r"""Bets that aim at an answer by the end of a budget.
 With outcomes that take two values every test is a bet: if a test rejects "V <= R" with probability at most delta, its
 capital after t outcomes is  W_t = P_R(the test rejects | what was seen)/delta.  So choose a test with the power that is
 wanted at the end of the budget, and stake what keeps W at this ratio. The test here crosses a boundary which spends
-delta over time as  s(tau) = e tau + (1 - e) tau^8  by the share tau of the budget: some of it early, so that large gaps
+delta over time as  s(tau) = e tau + (1 - e) tau^l  by the share tau of the budget: some of it early, so that large gaps
 are answered early, the rest near the end, for power there.
 
-- *Two values*: a walk that goes up with probability r = (R - low)/(high - low), one step an outcome.
-- *Differences of two values*, V = V_A - V_B, R = 0: a walk that goes up or down with probability q/2 each, where q is
-  the share of pairs that differ.
+- *Two values*: a walk that goes up with probability r = (R - low)/(high - low), one step an outcome. Of several plans
+  (e, l) the first is taken that has nearly the power of a look at the end: a lattice may have no room for early looks.
+- *Differences of two values*, D = A - B with V = E[A] - E[B] and R = 0: a walk that goes up or down with probability
+  q/2 each, where q is the share of pairs that differ, fitted to the past, from PAIRS pairs on of which the share
+  DIFFERENT did. No more is staked than an answer needs: (1 - delta W)/(delta W).
 - *Any other law*: the capital moves as that of a walk of two values whose sum is as skewed, a step for each outcome in
   units of the standard deviation. Variance and skewness are those if the mean were R, fitted to the past:
   v = e2 - m k3/k2, as in an exponential family through the law that was seen.
 
 All fractions come from the past: the capital is fair whatever was fitted, and however few outcomes there will be.
+
+*Pairs may depend on each other.* E[1 + f D | past] = 1 + f E[D | past] <= 1 if V <= 0 for every pair given the past,
+whatever the joint law of A and B: agents may share their luck, and the share that differs may change over time, by the
+capital even. No other bet on a pair is fair for all of these laws and ever better. For let it multiply the capital by
+1 + a, 1 + b, 1 + c, where D is 1, 0, -1, or by several such b for the ties. D = 0 for sure gives each b <= 0; D = 1 or
+-1 with probability 1/2 each gives c <= -a; and D = -1 for sure gives c <= 0. So it is at most 1 + max(a, 0) D. What
+is known of independent agents alone, such as the two shares of successes, can only choose a.
 """
 
 from __future__ import annotations
@@ -33,8 +42,7 @@ from policytest._base.errors import AssumptionWarning, InputError
 from policytest._base.record import Record
 from policytest._base.text import plural
 
-# How delta is spent by a share tau of the budget: (e, l) is e tau + (1 - e) tau^l. The last one is what others are
-# compared with: a look at the end, or nearly.
+# Plans (e, l) of spending delta, in order of preference. All are compared with the last one, nearly a look at the end.
 PLANS = (0.4, 8.0), (0.5, 8.0), (0.3, 8.0), (0.4, 16.0), (0.2, 16.0), (0.1, 32.0), (0.0, 64.0)
 PLANS_OF_PAIRS = (0.8, 8.0), (0.85, 8.0), (0.75, 8.0), (0.7, 8.0)
 PLANS_OF_OTHERS = (0.4, 8.0), (0.45, 8.0), (0.35, 8.0)
@@ -139,10 +147,10 @@ class BudgetTarget:
         if kind == 0:
             r = 1.0 / (1.0 + self.target.best)
             return walk((1.0 - r, r, 0.0), self.target.total, self.level, PLANS)
+        plans = PLANS_OF_PAIRS if self.target.pairs else PLANS_OF_OTHERS
         if kind == 1:
-            law = 0.5 * chance, 1.0 - chance, 0.5 * chance
-            return walk(law, self.target.total, self.level, PLANS_OF_PAIRS)
-        return walk((1.0 - chance, chance, 0.0), budget.STEPS, self.level, PLANS_OF_OTHERS)
+            return walk((0.5 * chance, 1.0 - chance, 0.5 * chance), self.target.total, self.level, plans)
+        return walk((1.0 - chance, chance, 0.0), budget.STEPS, self.level, plans)
 
     def state(self) -> FloatArray:
         """[6] the outcomes so far."""

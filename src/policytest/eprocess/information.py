@@ -36,7 +36,7 @@ from policytest.eprocess.budget import LEAST_LEVEL, SURPLUS, Begun, begun_of, wa
 from policytest.eprocess.capital import SIDES
 from policytest.eprocess.strategies import NONE, FractionGrid
 
-PARTS, SHARES = (1.0, 1 / 16, 1 / 256), (0.9, 0.06, 0.04)  # of the budget, and of the capital
+PARTS, SHARES = (1.0, 1 / 8, 1 / 64, 1 / 512), (0.85, 0.06, 0.05, 0.04)  # of the budget, and of the capital
 KEPT = 0.05  # the share of the capital that is not staked
 PLANS = ((0.5, 8.0),)  # how the level is spent: half of it evenly, the rest near the end
 TRUSTED, FADE = 10.0, 0.7  # outcomes that the predicted variance counts for; what of the past is kept at a new one

@@ -93,9 +93,13 @@ class CoupledTotals:
         return bool(overdue)
 
     def ended(
-        self, done: Advance, plan: BettingPlan, seen: Transcript, rows: int, most: float, clock: Clock
+        self, done: Advance, plan: BettingPlan, seen: Transcript, clock: Clock, limit: tuple[int, float]
     ) -> Advance:
-        """One rollout among many, after so many rows of random numbers; from ``most`` on it ends at its worst."""
+        """One rollout among many: if its rows of random numbers have reached the most of its own, it ends at its worst.
+
+        ``limit`` are these rows, and the most.
+        """
+        rows, most = limit
         if done.rollouts:
             clock.lengths[0] += rows
         elif rows >= most:

@@ -48,15 +48,15 @@ class Supply(Drawn):
         """Whether draws cost nothing, so that many can be made at once."""
         return self.is_table or self.waits or self.ahead > 1
 
-    def make_copies(self) -> None:
-        """Copies of a simulator that travels to the pairs it is asked for, one for each rollout under way."""
+    def make_copies(self, workers: int) -> None:
+        """So many copies of a simulator that travels to the pairs it is asked for, one for each rollout at work."""
         if self.travels and self.copies is None:
             if not hasattr(self.sim, "in_processes"):
                 raise InputError(
                     "parallel: the simulator has extra_steps, so that rollouts are made one after the other",
                     "leave parallel out (it is then 1)",
                 )
-            self.copies = self.sim.in_processes()
+            self.copies = self.sim.in_processes(workers)
 
     def close(self) -> None:
         """End the processes of copies."""

@@ -99,7 +99,7 @@ class Lanes:
         self.at_work = self.drew = 0  # of those, how many have not ended; how many needed a draw
         self.seed = np.zeros(0, dtype=np.int64)  # of all random numbers; drawn when the first rollout begins
         self.seen, self.transitions = payoff.transcript(ROWS), list[tuple[IntArray, IntArray, FloatArray]]()
-        payoff.source.make_copies()
+        payoff.source.make_copies(most)
         pairs, reward = payoff.task.n_states * payoff.task.n_actions, 1 if payoff.task.observes_rewards else 0
         nothing = np.zeros(pairs + 1, dtype=np.int64), np.zeros(1, dtype=np.int32), np.zeros(0)
         self.hand = Draws(False, *nothing, np.zeros(pairs, dtype=np.int64), np.zeros(reward))  # all stacks are empty

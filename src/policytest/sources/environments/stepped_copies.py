@@ -40,10 +40,10 @@ class Moved(NamedTuple):
 
 
 class SteppedCopies:
-    """Copies of a stepped environment, each in a process of its own, which starts with its first draw."""
+    """Copies of a stepped environment, each in a process of its own; so many start together, with the first draw."""
 
-    def __init__(self, stepping: Stepping) -> None:
-        self.stepping = stepping
+    def __init__(self, stepping: Stepping, workers: int) -> None:
+        self.stepping, self.workers = stepping, workers
         try:
             self.made = pickled(partial(Replayed, stepping))
         except InputError:
@@ -64,6 +64,7 @@ class SteppedCopies:
         """What follows each pair in the environment of its rollout; all of them step at the same time."""
         pairs = (states * self.stepping.n_actions + actions).tolist()
         try:
+            self._start()
             calls = [
                 (process := self._process(slot), process.begin(seed, [*before, pair]))
                 for (slot, seed, before), pair in zip(walks, pairs, strict=True)
@@ -85,6 +86,13 @@ class SteppedCopies:
             return tuple(np.concatenate(part) for part in zip(*answers, strict=True))
         return np.concatenate(answers)
 
+    def _start(self) -> None:
+        """Start the processes, all at the same time."""
+        if not self.at:
+            started = [(process := self._process(slot), process.begin(0, [])) for slot in range(self.workers)]
+            for process, call in started:
+                process.result(call, _never)
+
     def _process(self, slot: int) -> Processes:
         if slot not in self.at:
             self.at[slot] = Processes(self.made, 1)
@@ -104,8 +112,8 @@ class Replayed:
         self.stepping, self.seed, self.made = stepping, -1, list[int]()
 
     def __call__(self, seed: int, pairs: list[int]) -> tuple[Any, Moved, Counter[tuple[int, ...]]]:
-        """The answer for the last pair."""
-        if (seed, pairs[:-1]) != (self.seed, self.made):
+        """The answer for the last pair; none where nothing is asked."""
+        if pairs and (seed, pairs[:-1]) != (self.seed, self.made):
             self.stepping.start_again(seed)
             self.seed, self.made = seed, []
         answer, moved, followers = None, Moved(0, 0, 0, 0), Counter[tuple[int, ...]]()

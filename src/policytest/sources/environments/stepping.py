@@ -127,9 +127,9 @@ class Stepping:
 
     # ------------------------------------------------------------ many rollouts at once
 
-    def in_processes(self) -> SteppedCopies:
-        """Copies, each in a process of its own."""
-        return SteppedCopies(self)
+    def in_processes(self, workers: int) -> SteppedCopies:
+        """So many copies, each in a process of its own."""
+        return SteppedCopies(self, workers)
 
     def start_again(self, seed: int) -> None:
         """A copy begins a rollout: its random numbers, and those of its environment, are those of this seed."""
