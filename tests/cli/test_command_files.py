@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 from bad_inputs import DRN, LOG, model, picture
-from policytest import Counts, InputError
+from policytest import Counts, InputError, instances
 from policytest._base import files as files_module
 from policytest.cli import main
+from policytest.sources import save_model
 from policytest.study.spec import sweep
 from policytest.study.store import JOURNAL, Store
 from policytest.study.table import Study, csv_bytes, load
@@ -389,19 +390,18 @@ def test_the_picture_of_a_result_that_is_none(here, capsys):
 
 
 def test_a_task_file_has_a_budget_and_the_option_wins(capsys, here):
-    two = pt.instances.paper(2)
-    pt.sources.save_model(here / "two.toml", two.task, two.kernel, 0.0, budget=3000)
-    np.savetxt(here / "other.csv", two.alternative_policy, delimiter=",")
-    (here / "other.csv").write_text("s,a,p\n" + "".join(f"{s},{a},{p}\n" for (s, a), p in np.ndenumerate(two.alternative_policy)))
+    two = instances.paper(2)
+    save_model(here / "two.toml", two.task, two.kernel, 0.0, budget=3000)
+    rows = (f"{s},{a},{p}\n" for (s, a), p in np.ndenumerate(two.alternative_policy))
+    (here / "rival.csv").write_text(f"state,action,probability\n{''.join(rows)}", encoding="utf-8")
     for command in (
         ("decide", "two.toml"),
-        ("compare", "two.toml", "other.csv"),
+        ("compare", "two.toml", "rival.csv"),
         ("evaluate", "two.toml"),
-        ("identify", "two.toml", "--candidate", "other.csv"),
+        ("identify", "two.toml", "--candidate", "rival.csv"),
     ):
         for option, budget in (((), 3000), (("--budget", "2500"), 2500)):
             main([*command, *option, "--json", "--quiet"])
-            told = json.loads(capsys.readouterr().out)
-            assert told["budget"] == budget, command
+            assert json.loads(capsys.readouterr().out)["budget"] == budget, command
     assert main(["decide", "two.toml", "--method", "ptst", "--quiet"]) == 2
     assert "leave out --budget, in the task file too (--max-samples stops a run)" in capsys.readouterr().err

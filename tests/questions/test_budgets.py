@@ -207,16 +207,23 @@ def test_scores_have_an_interval_at_the_end_too():
     assert found.upper - found.lower < 0.3
 
 
+@pytest.fixture
+def few_cells(monkeypatch):
+    monkeypatch.setattr(aimed_interval, "CELLS", 12)
+
+
 def misses(agent, truth, runs):
-    ends = [pt.evaluate(agent, delta=0.2, budget=25, rng=seed) for seed in range(runs)]
+    ends = [pt.evaluate(agent, delta=0.2, budget=20, rng=seed) for seed in range(runs)]
     return sum(not one.lower <= truth <= one.upper for one in ends)
 
 
+@pytest.mark.usefixtures("few_cells")
 @each(("agent", "truth"), [(success(0.85), 0.85), (uniform(0.3, 0.6), 0.3)])
 def test_intervals_miss_the_value_as_rarely_as_promised(agent, truth):
     assert binom.sf(misses(agent, truth, 50) - 1, 50, 0.2) > 1e-6
 
 
+@pytest.mark.usefixtures("few_cells")
 def test_intervals_that_forgive_losses_miss_it(monkeypatch):
     """The control."""
 

@@ -122,6 +122,10 @@ class SampleAim:
         """The samples that are left."""
         return self.budget - spent
 
+    def extend(self, budget: int) -> None:
+        """Allow more; a new aim is set when the run begins again."""
+        self.budget = budget
+
     def begin(self, required: float, spent: int, capitals: Sequence[FloatArray]) -> None:
         """Set the aim, or go on with the one that was set. ``capitals`` [parts] are those of both sides."""
         if self.begun[:2] == (self.budget, required):

@@ -103,7 +103,7 @@ class TDRun(Run):
     def extend(self, budget: int, required: float) -> None:
         """Aim at the end of a larger budget, from the capital that is left."""
         assert self.aim is not None
-        self.aim.budget = budget
+        self.aim.extend(budget)
         self.begin(required)
 
     def _next_plan(self) -> None:

@@ -540,20 +540,15 @@ def estimate_claim(e: Estimate) -> str:
 
 def estimate_title(e: Estimate) -> str:
     """The estimate in one line; whether it is certified is said where it is not."""
-    said = f"{estimate_claim(e)[:-1]}{missed(e, ': the {} is not {}')}"
+    missed = "the budget is not used up" if e.epsilon is None else "the wanted precision is not reached"
+    said = estimate_claim(e)[:-1] + ("" if e.reached else f": {missed}")
     return said if e.certified else headline(e, said)
-
-
-def missed(e: Estimate, words: str) -> str:
-    """That the interval is not what was asked for: not short enough, or not that at the end of the budget."""
-    if e.reached:
-        return ""
-    return words.format("budget", "used up") if e.epsilon is None else words.format("wanted precision", "reached")
 
 
 def estimate_lead(e: Estimate, samples: str) -> str:
     """How the estimate came about."""
-    open_end = missed(e, " The {} is not {}.")
+    missed = "budget is not used up" if e.epsilon is None else f"wanted precision, {number(e.epsilon)}, is not reached"
+    open_end = "" if e.reached else f" The {missed}."
     ends = f"between {number(e.lower)} and {number(e.upper)}"
     if not e.certified:
         return f"After {samples} the interval is {ends}, but {why_uncertified(e)}.{open_end}"
