@@ -315,7 +315,7 @@ def tokens(processes: int, steps: int) -> Instance:
     kernel[goal] = 0.0
     kernel[goal, 0, goal] = 1.0
     start = np.eye(S)[0]
-    task = pt.Task.reaching(goal, policy=np.ones((S, 1)), initial=start, support=kernel > 0, within=steps)
+    task = pt.Task.reaching(goal.tolist(), policy=np.ones((S, 1)), initial=start, support=kernel > 0, within=steps)
     return Instance(task, kernel)
 
 

@@ -461,7 +461,6 @@ KERNEL = np.full((3, 1, 3), 1 / 3)
 @each(
     ("index", "method"),
     [(i, m) for i in range(3) for m in (pt.KLBTS(), pt.RectangularKL())]
-    + [(2, pt.MonteCarlo())]  # with a discount; whole paths serve the others
     + [(i, pt.PTST()) for i in (0, 2)],  # with a horizon it answers, without a proof
 )
 def test_methods_that_need_the_discounted_table_refuse_and_name_another(index, method):

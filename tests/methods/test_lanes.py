@@ -354,7 +354,7 @@ class Discrete(SimpleNamespace):
 
 
 class Corridor:
-    """Six states in a row; with a folder its process is killed at the 30th step, once."""
+    """Six states in a row; with a folder its process is killed at the 12th step, once."""
 
     observation_space, action_space = Discrete(n=6, start=0), Discrete(n=2, start=0)
 
@@ -367,7 +367,7 @@ class Corridor:
 
     def step(self, action):
         self.steps += 1
-        if self.folder is not None and self.steps == 30 and not list(self.folder.iterdir()):
+        if self.folder is not None and self.steps == 12 and not list(self.folder.iterdir()):
             (self.folder / "killed").touch()
             os.kill(os.getpid(), signal.SIGKILL)
         self.s = min(max(self.s + (1 if self.rng.random() < (0.7 if action else 0.4) else -1), 0), 5)

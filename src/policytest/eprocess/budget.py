@@ -13,7 +13,8 @@ are answered early, the rest near the end, for power there.
   DIFFERENT did. No more is staked than an answer needs: (1 - delta W)/(delta W).
 - *Any other law*: the capital moves as that of a walk of two values whose sum is as skewed, a step for each outcome in
   units of the standard deviation. Variance and skewness are those if the mean were R, fitted to the past:
-  v = e2 - m k3/k2, as in an exponential family through the law that was seen.
+  v = e2 - m k3/k2, as in an exponential family through the law that was seen. All is staked where the walk asks for
+  more than there is: where f is the best bet, it makes the capital grow by f^2 v/2 an outcome, too little with f = 1.
 
 All fractions come from the past: the capital is fair whatever was fitted, and however few outcomes there will be.
 

@@ -108,12 +108,30 @@ class GapGrid(NamedTuple):
     So a bet on "the gap is about g" stakes little while rollouts are noisy, and more as values become known: over all
     rollouts it is the mixture for which g would be the best guess. Where rollouts say much all these fractions are the
     largest one, and sharing out the capital costs nothing.
+
+    *All or nothing*, without a discount: a path that loses all is an ordinary outcome, which the model may not have
+    seen yet. So v counts one more outcome that has lost all, v + 1/(n + 1), fractions are `safe_fractions`, and
+    the reserve stakes nothing on rollouts at paces that are not even (`without_reserve`).
+
+    *Regret.* Let Z_i be the outcomes at the even pace, in units of the room, a the share of the reserve, and K_even the
+    capital of its k constants in equal parts on the Z_i alone. At every end of a rollout, whatever was fitted,
+    and whatever happened at other paces,
+
+        log K >= log a + log K_even >= log(a/k) + max over the constants f of sum_i log(1 + f Z_i):
+
+    the capital of the reserve is (a/k) sum_f prod_i (1 + f Z_i), a factor 1 + 0 at other paces changes nothing, and the
+    rest of K is not negative. Where rollouts at the even pace are whole paths (`policytest.payoffs.total_bet`), K_even
+    is the capital of bets on whole paths. Suppose that such bets reach log(1/delta) + log(1/a) with N samples. All
+    rollouts at the even pace bet on both sides, so the test ends before it has taken more than N samples at that pace.
+    A rollout at another pace only begins while those have taken less than 8 times as many (`payoffs.splitting.Race`).
+    So the test ends after at most 9 N samples and the rest of one rollout. (This is the worst case; the benchmark
+    `whole_paths.py` has what is measured.)
     """
 
     gaps: FloatArray  # as shares of the distance from the threshold to the worst value
     shares: FloatArray  # the logarithms, of these and of the fitted one
     reserved: float = RESERVED
-    all_or_nothing: bool = False  # whether losing all is an ordinary outcome
+    all_or_nothing: bool = False
 
     @property
     def log_weights(self) -> FloatArray:
@@ -130,11 +148,12 @@ class GapGrid(NamedTuple):
     ) -> FloatArray:
         """The fraction for each gap: the best of small bets, g/(v + g^2), or less where that is best for these sums.
 
-        In units of the room: ``narrow`` is the room that the worst value leaves (the range may be wider), ``sums`` are
-        simulated outcomes with mean 0. Without a v, steady fractions and the largest. A larger gap never
-        stakes less: beyond g = sqrt(v), where g/(v + g^2) falls again, it stakes as much as there. Rare large losses
-        ask for less than g/(v + g^2). Rare large gains would ask for more, but few of them are simulated, and the model
-        knows their chances poorly: whoever relied on them took up to twice the samples.
+        All or nothing: `safe_fractions`, or less. In units of the room: ``narrow`` is the room that the worst value
+        leaves (the range may be wider), ``sums`` are simulated outcomes with mean 0. Without a v, steady fractions and
+        the largest. A larger gap never stakes less: beyond g = sqrt(v), where g/(v + g^2) falls again, it stakes as
+        much as there. Rare large losses ask for less than g/(v + g^2). Rare large gains would ask for more, but few of
+        them are simulated, and the model knows their chances poorly: whoever relied on them took up to twice the
+        samples.
         """
         if v is None:
             return np.concatenate([self.steady, [LARGEST_FRACTION], RESERVE])

@@ -64,6 +64,7 @@ class Fit:
         self.budget = 0  # of samples, at which bets aim; 0: none
         self.pace, self.pace_at = splitting.EVEN, 0.0  # chosen last; the samples from which on it is chosen again
         self.race = splitting.Race()
+        self.paces_race = payoff.paces_race and (not both_sides or zone > 0)  # intervals have no threshold to race for
 
     def bet_on(self, sign: float, growth: float) -> None:
         """From now on bet on this side alone, and fit when the samples have grown by this factor."""
@@ -115,10 +116,10 @@ class Fit:
         if samples >= self.pace_at:
             paces = splitting.UNSPLIT if payoff.source.travels else splitting.PACES
             self.pace, self.pace_at = outlook.best(paces, samples, self.both_sides), splitting.AGAIN * samples
-        goes_on = self.pace != splitting.EVEN and (self.race.is_open or not payoff.paces_race)
+        goes_on = self.pace != splitting.EVEN and (self.race.is_open or not self.paces_race)
         found = outlook.at(self.pace if goes_on else splitting.EVEN, samples)
         goes_on = goes_on and found is not None
-        if payoff.paces_race and self.pace != splitting.EVEN:
+        if self.paces_race and self.pace != splitting.EVEN:
             self.due = min(self.due, samples + self.race.until(not goes_on))
         if found is None:
             return self._even(plan, v, progress)
@@ -135,7 +136,7 @@ class Fit:
         rollouts: float | None = None,
     ) -> BettingPlan:
         """A plan at the even pace, which without a discount serves both sides."""
-        serves = self.payoff.paces_race and self.may_serve_both and plan.mirrored is None
+        serves = self.paces_race and self.may_serve_both and plan.mirrored is None
         return self.staked(self.payoff.with_other_side(plan) if serves else plan, v, progress, sums, rollouts)
 
     @property
@@ -228,7 +229,7 @@ class Fit:
             other = None if v is None else v * scale**2
             mirrored = self.staked(mirrored, other, progress, -scale * sums, rollouts)
         fractions = strategy.fractions(v, lead, count, narrow, sums)
-        if self.payoff.paces_race and not plan.is_even:
+        if self.paces_race and not plan.is_even:
             fractions = without_reserve(fractions)
         cost = samples / rollouts if rollouts else 0.0
         return plan._replace(fractions=fractions, wide=wide, mirrored=mirrored, v=square, cost=cost)

@@ -29,11 +29,13 @@ all are free, and are not counted among these.
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple, TypeAlias
+
 import numpy as np
 
 from policytest._base.arrays import FloatArray, IntArray
 from policytest._base.compiled import small
-from policytest._base.compiled.small import Call, Draws, Limits, RolloutState
+from policytest._base.compiled.small import Call, Draws, Limits, RolloutState, Transcript
 from policytest._base.record import Record, numbers_of, part_of, record
 from policytest.data.simulators import Draw
 from policytest.eprocess.capital import EProcess, TwoSided
@@ -49,6 +51,26 @@ HEAD_START = 2.0  # nats that the capital is behind, since it is shared out amon
 ENVIRONMENT = 1  # sets its random numbers apart from those of the rollout
 ROWS = 64  # random numbers of a rollout that are drawn at once
 TO_ITS_END = Limits(np.inf, UNLIMITED, 0.0)  # of a call: one rollout
+NO_BRANCHES = np.zeros((1, 2))
+Transitions: TypeAlias = tuple[IntArray, IntArray, FloatArray]
+"""Pairs, next states, and observed rewards."""
+
+
+class Desk(NamedTuple):
+    """What rollouts go on with, one after the other."""
+
+    payoff: Rollouts
+    hand: Draws  # all stacks are empty, but for the draw that is handed to a rollout
+    seen: Transcript
+
+    def hand_over(self, pair: int, x: int, reward: FloatArray) -> None:
+        """The next draw of a pair."""
+        self.hand.start[pair + 1], self.hand.successor[0] = 1, x
+        self.hand.reward[:] = reward
+
+    def clear(self, pair: int) -> None:
+        """Nothing is handed over any more."""
+        self.hand.start[pair + 1] = self.hand.at[pair] = 0
 
 
 class Lane:
@@ -75,19 +97,80 @@ class Lane:
         """Whether it waits for its turn."""
         return self.pair < 0
 
-    def end(self) -> None:
-        """It waits for its turn; what it will make of the capital is known."""
-        self.pair = -1
-        self.factors = {plan.sign: plan.bet.factors(plan.lead + float(sums[0])) for plan, sums in self.outcomes}
-
     @property
     def outcomes(self) -> list[tuple[BettingPlan, FloatArray]]:
         """The plan of each side that it serves, and its sum."""
         plans = (self.plan,) if self.plan.mirrored is None else (self.plan, self.plan.mirrored)
         return [(plan, self.sums[i : i + 1]) for i, plan in enumerate(plans)]
 
+    @property
+    def open_branches(self) -> int:
+        """How many there are."""
+        return int(self.at.state) if self.at.phase == small.BRANCHING and not self.has_ended else 0
 
-NO_BRANCHES = np.zeros((1, 2))
+    def pause(self, pauses: bool) -> None:
+        """In this round it draws, or not."""
+        self.is_served = pauses
+
+    def work_at(self, slot: int) -> None:
+        """The copy of the simulator that answers it from now on."""
+        self.slot = slot
+
+    def take(self, desk: Desk, x: int, reward: FloatArray) -> list[Transitions]:
+        """Go on with the draw that it waits for; the transitions that were made."""
+        pair, self.is_served, self.drawn = self.pair, True, self.drawn + 1
+        if desk.payoff.source.copies is not None:
+            self.walked.append(pair)
+        desk.hand_over(pair, x, reward)
+        found = self.go_on(desk)
+        desk.clear(pair)
+        return found
+
+    def go_on(self, desk: Desk) -> list[Transitions]:
+        """On to the next draw that is missing, or to its end."""
+        (payoff, hand, seen), found = desk, list[Transitions]()
+        while True:
+            if not len(self.numbers):
+                self.numbers = self.rng.random((ROWS, 3))
+            call = Call(self.at, self.numbers, TO_ITS_END, seen)
+            done = payoff.roll_one(self.plan, call, hand, self.branches, self.longest, self.used)
+            self.at, self.numbers, self.used = done.at, self.numbers[done.used :], self.used + done.used
+            if taken := done.steps:
+                found.append((seen.pair[:taken].copy(), seen.x[:taken].copy(), seen.reward[:taken].copy()))
+            self.pair = done.missing_pair
+            if done.rollouts:
+                self._end(np.append(seen.sums[:1], seen.mirrored[:1] if len(seen.mirrored) else 0.0))
+            if done.rollouts or self.pair >= 0:
+                return found
+
+    def _end(self, sums: FloatArray) -> None:
+        """It waits for its turn; what it will make of the capital is known."""
+        self.pair, self.sums = -1, sums
+        self.factors = {plan.sign: plan.bet.factors(plan.lead + float(won[0])) for plan, won in self.outcomes}
+
+    def restore(self, row: IntArray, at: FloatArray, sums: FloatArray, desk: Desk) -> None:
+        """Go on from a kept state; refused where a rollout cannot be under way, or have ended, like that.
+
+        One that has not ended waits for the same draw as before.
+        """
+        _, _, self.used, self.drawn, is_served, has_ended = map(int, row)
+        self.is_served, self.at = bool(is_served), RolloutState(*map(float, at))
+        if has_ended:
+            self._end(sums)
+            if any(won[0] < -plan.L * SLACK for plan, won in self.outcomes):
+                raise ValueError("a rollout cannot have ended so low")
+            return
+        bits: Any = self.rng.bit_generator
+        bits.advance(3 * self.used)
+        before = self.at
+        if not desk.payoff.is_possible(self.plan, before, self.branches):
+            raise ValueError("a rollout under way is not possible")
+        if self.go_on(desk) or self.has_ended or self.at != before:
+            raise ValueError("a rollout under way does not wait for a draw")
+
+    def restore_branches(self, branches: FloatArray, walked: IntArray) -> None:
+        """Those that are open, and the pairs that were asked for."""
+        self.branches[: len(branches)], self.walked = branches, walked.tolist()
 
 
 class Lanes:
@@ -98,11 +181,11 @@ class Lanes:
         self.unsettled: list[Lane] = []
         self.at_work = self.drew = 0  # of those, how many have not ended; how many needed a draw
         self.seed = np.zeros(0, dtype=np.int64)  # of all random numbers; drawn when the first rollout begins
-        self.seen, self.transitions = payoff.transcript(ROWS), list[tuple[IntArray, IntArray, FloatArray]]()
-        payoff.source.make_copies(most)
         pairs, reward = payoff.task.n_states * payoff.task.n_actions, 1 if payoff.task.observes_rewards else 0
         nothing = np.zeros(pairs + 1, dtype=np.int64), np.zeros(1, dtype=np.int32), np.zeros(0)
-        self.hand = Draws(False, *nothing, np.zeros(pairs, dtype=np.int64), np.zeros(reward))  # all stacks are empty
+        hand = Draws(False, *nothing, np.zeros(pairs, dtype=np.int64), np.zeros(reward))
+        self.desk = Desk(payoff, hand, payoff.transcript(ROWS))
+        payoff.source.make_copies(most)
 
     # ------------------------------------------------------------ rounds
 
@@ -112,15 +195,19 @@ class Lanes:
         return [lane for lane in self.unsettled if not (lane.has_ended or lane.is_served)]
 
     def next_round(self, bets: TwoSided, required: float) -> None:
-        """The oldest may draw again, and new ones begin: as many as are worth it."""
+        """The oldest may draw again, and new ones begin: as many as are worth it.
+
+        That is as many as it takes to the evidence that is required, if each brings as much as those before. Where
+        those that have ended would suffice, only the ones that began before the last of them go on.
+        """
         evidence = max(self._foreseen(bets, sign) for sign in (1.0, -1.0))
         growth = (max(evidence, 0.0) + HEAD_START) / (self.useful + self.most)
         taught = FIRST + self.payoff.pool.samples // SAMPLES_A_LANE
-        worth_it = np.ceil((required - evidence) / growth)
         newest = max((lane.number for lane in self.unsettled if lane.has_ended), default=-1)
+        worth_it = np.ceil((required - evidence) / growth)
         self.wanted = int(np.clip(worth_it, 0 if newest >= 0 else 1, min(self.most, taught)))
         for i, lane in enumerate(lane for lane in self.unsettled if not lane.has_ended):
-            lane.is_served = i >= self.wanted and lane.number > newest
+            lane.pause(i >= self.wanted and lane.number > newest)
 
     def _foreseen(self, bets: TwoSided, sign: float) -> float:
         """The evidence of a side if all that have ended were settled."""
@@ -141,8 +228,8 @@ class Lanes:
         lane = Lane(self.begun, plan, self.payoff.patience, self._stream(self.begun))
         self.begun, self.at_work = self.begun + 1, self.at_work + 1
         self.unsettled.append(lane)
-        self._go_on(lane)
-        self._record()
+        self._record(lane.go_on(self.desk))
+        self._count_end(lane)
 
     def draw(self, most: int) -> int:
         """One call for all that wait, or as many as are allowed: how many. If it fails, nothing was drawn."""
@@ -151,32 +238,23 @@ class Lanes:
             return 0
         pairs = np.array([lane.pair for lane in asked])
         x, rewards = self.payoff.source.successors_of(pairs, self._copies(asked))
+        made = list[Transitions]()
         for i, lane in enumerate(asked):
-            self.hand.start[lane.pair + 1], self.hand.at[lane.pair] = 1, 0
-            self.hand.successor[0] = x[i]
-            if len(rewards):
-                self.hand.reward[0] = rewards[i]
             self.drew += not lane.drawn
-            lane.is_served, lane.drawn, pair = True, lane.drawn + 1, lane.pair
-            if self.payoff.source.copies is not None:
-                lane.walked.append(pair)
-            self._go_on(lane)
-            self.hand.start[pair + 1], self.hand.at[pair] = 0, 0
-        self._record()
+            made += lane.take(self.desk, int(x[i]), rewards[i : i + 1])
+            self._count_end(lane)
+        self._record(made)
         return len(asked)
 
-    def _copies(self, asked: list[Lane]) -> Draw | None:
-        """The environments of these rollouts; none where one simulator answers all."""
-        copies = self.payoff.source.copies
-        if copies is None:
-            return None
-        taken = {lane.slot for lane in self.unsettled if not lane.has_ended}
-        free = iter(sorted(set(range(len(self.unsettled))) - taken))
-        for lane in asked:
-            lane.slot = next(free) if lane.slot < 0 else lane.slot
-        seeds = (int(self._sequence(lane.number, ENVIRONMENT).generate_state(1)[0]) for lane in asked)
-        draw: Draw = copies.of([(lane.slot, seed, lane.walked) for lane, seed in zip(asked, seeds, strict=True)])
-        return draw
+    def _count_end(self, lane: Lane) -> None:
+        """A rollout that went on may have ended."""
+        if lane.has_ended:
+            self.useful, self.at_work = self.useful + (lane.drawn > 0), self.at_work - 1
+
+    def _record(self, transitions: list[Transitions]) -> None:
+        """Count the transitions of a round."""
+        if transitions:
+            self.payoff.pool.record(*(np.concatenate(part) for part in zip(*transitions, strict=True)))
 
     def next_to_settle(self) -> Lane | None:
         """The oldest rollout, if it has ended; it leaves."""
@@ -186,6 +264,8 @@ class Lanes:
         self.drew -= lane.drawn > 0
         return lane
 
+    # ------------------------------------------------------------ random numbers, and copies of a simulator
+
     def _sequence(self, number: int, *more: int) -> np.random.SeedSequence:
         """The seed of a rollout, and of its environment."""
         return np.random.SeedSequence([*map(int, self.seed), number, *more])
@@ -194,53 +274,41 @@ class Lanes:
         """The random numbers of a rollout."""
         return np.random.Generator(np.random.PCG64(self._sequence(number)))
 
-    def _go_on(self, lane: Lane) -> None:
-        """A rollout up to the next draw that is missing, or to its end."""
-        seen = self.seen
-        while True:
-            if not len(lane.numbers):
-                lane.numbers = lane.rng.random((ROWS, 3))
-            call = Call(lane.at, lane.numbers, TO_ITS_END, seen)
-            done = self.payoff.roll_one(lane.plan, call, self.hand, lane.branches, lane.longest, lane.used)
-            lane.at, lane.numbers, lane.used = done.at, lane.numbers[done.used :], lane.used + done.used
-            if done.steps:
-                taken = slice(done.steps)
-                self.transitions.append((seen.pair[taken].copy(), seen.x[taken].copy(), seen.reward[taken].copy()))
-            lane.pair = done.missing_pair
-            if done.rollouts:
-                lane.sums[:1], lane.sums[1:] = seen.sums[:1], seen.mirrored[:1] if len(seen.mirrored) else 0.0
-                lane.end()
-                self.useful, self.at_work = self.useful + (lane.drawn > 0), self.at_work - 1
-                return
-            if lane.pair >= 0:
-                return
-
-    def _record(self) -> None:
-        """Count the transitions of a round."""
-        if self.transitions:
-            pair, x, reward = (np.concatenate(part) for part in zip(*self.transitions, strict=True))
-            self.transitions.clear()
-            self.payoff.pool.record(pair, x, reward)
+    def _copies(self, asked: list[Lane]) -> Draw | None:
+        """The environments of these rollouts; none where one simulator answers all."""
+        copies = self.payoff.source.copies
+        if copies is None:
+            return None
+        taken = {lane.slot for lane in self.unsettled if not lane.has_ended}
+        free = iter(sorted(set(range(len(self.unsettled))) - taken))
+        for lane in asked:
+            if lane.slot < 0:
+                lane.work_at(next(free))
+        seeds = (int(self._sequence(lane.number, ENVIRONMENT).generate_state(1)[0]) for lane in asked)
+        draw: Draw = copies.of([(lane.slot, seed, lane.walked) for lane, seed in zip(asked, seeds, strict=True)])
+        return draw
 
     # ------------------------------------------------------------ keeping
 
     def state(self, fit: Fit) -> Record:
         """What is needed to go on later: the plans, and how far each rollout has come."""
-        plans = list({id(lane.plan): lane.plan for lane in self.unsettled}.values())
-        places, lanes = {id(plan): i for i, plan in enumerate(plans)}, self.unsettled
+        lanes = self.unsettled
+        plans = list({id(lane.plan): lane.plan for lane in lanes}.values())
+        places = {id(plan): i for i, plan in enumerate(plans)}
         rows = [
-            (lane.number, places[id(lane.plan)], lane.used, lane.drawn, lane.is_served, lane.has_ended, _open(lane))
+            (*(lane.number, places[id(lane.plan)], lane.used, lane.drawn), *(lane.is_served, lane.has_ended))
             for lane in lanes
         ]
         kept = {
             "progress": np.array([self.begun, self.useful, self.wanted], dtype=np.int64),
             "seed": self.seed.copy(),
-            "rollouts": np.array(rows, dtype=np.int64).reshape(-1, 7),
+            "rollouts": np.array(rows, dtype=np.int64).reshape(-1, 6),
+            "open": np.array([lane.open_branches for lane in lanes], dtype=np.int64),
             "at": np.array([lane.at for lane in lanes]).reshape(-1, len(RolloutState())),
             "sums": np.array([lane.sums for lane in lanes]).reshape(-1, 2),
             "longest": np.array([lane.longest for lane in lanes], dtype=np.float64),
             "walked": np.array([pair for lane in lanes for pair in lane.walked], dtype=np.int64),
-            "branches": np.concatenate([NO_BRANCHES[:0], *(lane.branches[: _open(lane)] for lane in lanes)]),
+            "branches": np.concatenate([NO_BRANCHES[:0], *(lane.branches[: lane.open_branches] for lane in lanes)]),
         }
         return kept | record(**{f"plan{i}": fit.state(plan) for i, plan in enumerate(plans)})
 
@@ -251,20 +319,22 @@ class Lanes:
         at, sums = numbers_of(state, "at", len(rows), len(RolloutState())), numbers_of(state, "sums", len(rows), 2)
         longest, branches = numbers_of(state, "longest", len(rows)), numbers_of(state, "branches", None, 2)
         numbers, walked = rows[:, 0], np.array(state["walked"], dtype=np.int64)
-        if (np.diff(numbers) <= 0).any() or ((numbers < 0) | (numbers >= self.begun)).any() or (rows < 0).any():
+        n_open = np.array(state["open"], dtype=np.int64)
+        if (
+            (np.diff(numbers) <= 0).any()
+            or ((numbers < 0) | (numbers >= self.begun)).any()
+            or (rows < 0).any()
+            or (n_open < 0).any()
+        ):
             raise ValueError("the rollouts under way are not numbered in their order")
         plans = [self._plan(i, state, float(longest[rows[:, 1] == i][0]), fit, process) for i in np.unique(rows[:, 1])]
         self.unsettled = []
-        for row, place, ends, limit in zip(rows, at, sums, map(float, longest), strict=True):
-            number, plan, used, drawn, is_served, has_ended, n_open = row
-            lane = Lane(int(number), plans[plan], limit, self._stream(int(number)))
-            lane.at, lane.sums, lane.used, lane.drawn = RolloutState(*map(float, place)), ends, int(used), int(drawn)
-            lane.rng.bit_generator.advance(3 * lane.used)  # type: ignore[attr-defined]
-            lane.is_served = bool(is_served)
-            lane.branches[:n_open], branches = branches[:n_open], branches[n_open:]
-            if self.payoff.source.copies is not None:
-                lane.walked, walked = walked[: lane.drawn].tolist(), walked[lane.drawn :]
-            self._check(lane, bool(has_ended))
+        for i, row in enumerate(rows):
+            lane = Lane(int(row[0]), plans[row[1]], float(longest[i]), self._stream(int(row[0])))
+            asked = int(row[3]) if self.payoff.source.copies is not None else 0
+            lane.restore_branches(branches[: n_open[i]], walked[:asked])
+            branches, walked = branches[n_open[i] :], walked[asked:]
+            lane.restore(row, at[i], sums[i], self.desk)
             self.unsettled.append(lane)
         self.at_work = sum(not lane.has_ended for lane in self.unsettled)
         self.drew = sum(lane.drawn > 0 for lane in self.unsettled)
@@ -279,22 +349,3 @@ class Lanes:
         found = fit.restore(part_of(state, f"plan{i}"), process)
         clock.limit(now)
         return found
-
-    def _check(self, lane: Lane, has_ended: bool) -> None:
-        """Refuse a rollout that cannot be under way; one that has not ended waits for the same draw as before."""
-        if has_ended:
-            if any(sums[0] < -plan.L * SLACK for plan, sums in lane.outcomes):
-                raise ValueError("a rollout cannot have ended so low")
-            lane.end()
-            return
-        if not self.payoff.is_possible(lane.plan, lane.at, lane.branches):
-            raise ValueError("a rollout under way is not possible")
-        at = lane.at
-        self._go_on(lane)
-        if lane.has_ended or self.transitions or lane.at != at:
-            raise ValueError("a rollout under way does not wait for a draw")
-
-
-def _open(lane: Lane) -> int:
-    """How many branches are open."""
-    return int(lane.at.state) if lane.at.phase == small.BRANCHING and not lane.has_ended else 0

@@ -23,6 +23,12 @@ bets are small, is least for z proportional to 1/sigma: (sum d sigma)^2 instead 
 are as large as they can be, cheap rollouts are better. So rollouts with several *paces*, (m, u) with z = u rms/sigma,
 are simulated in the fitted model, and the growth of the capital that each draw promises decides. All of this is chosen
 from the past.
+
+*What is believed.* The model is only as good as what was seen. A simulation with few rollouts, with rollouts that were
+cut, or with a variance far below the one that the model has on paper, is not used. Without a discount the even pace
+bets on whole paths, whatever the model says (`policytest.payoffs.total_bet`). There another pace has to keep up in a
+`Race`, which is looked at between rollouts, whenever a plan is made: it knows what rollouts that have ended took and
+brought, and nothing of the next one.
 """
 
 from __future__ import annotations

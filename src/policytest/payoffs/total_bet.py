@@ -19,6 +19,22 @@ counts and the mean rewards, which all steps share; only V0 and B depend on the 
 - *A bound (low, high) on the total of any episode*: with G earned so far, V0 is kept in [low - G, high - G], and
   B = low - G - V0 (sign 1) or G + V0 - high: then D + B after a step is B before it.
 - A rollout that does not end is ended at its worst, S + w B, after a number of steps that was fixed before it.
+
+*The even pace bets on whole paths.* Let the discount be 1 and eta = 0. Residuals telescope: while the weight is 1, S in
+state s is sign (G + V0(s) - V0(s0)), with G earned since the start s0. Let C(s) be the least of sign times what
+can still be earned, B = C - sign V0 the exact worst sum, and L = -B(s0) from one start. The weight stays 1 if
+
+    S + L <= -B(s),   that is   sign G + C(s) <= C(s0),
+
+where what was earned has not raised the least total that is possible. That is so if the value is the probability of a
+goal and both outcomes stay possible until the end, and where totals have the bounds (low, high). Then no coin ends
+a path, and at its end
+
+    lead + S = sign (G - R),    room = L - lead = sign R - C(s0) = R - low, or high - R,
+
+whatever V0 is, if it lies in the range of values: outcome and range are those of a bet on the whole path. The other
+side has the outcome -(lead + S), and its own room. V0 only matters for what is staked, and for other paces. (From
+several starts outcomes differ from those of whole paths by V0(s0) - rho.V0, which has the mean 0.)
 """
 
 from __future__ import annotations

@@ -69,7 +69,8 @@ def decide(
     parallel
         How many rollouts of a table, or `Episodes`, are under way at once. Each begins with what was settled before,
         and they are settled in the order of their beginnings, so the speed of workers does not matter. `Episodes` run
-        in as many processes, and without a critic the answer is the one of ``parallel=1``.
+        in as many processes, and without a critic the answer is the one of ``parallel=1``. On a table, one call of the
+        simulator asks for the pairs of all rollouts; if draws are free, as from a `TabularSimulator`, nothing changes.
 
     A limit, and Ctrl-C, end the run after the draw at hand (of an environment in `Episodes`: after the step at hand)
     with a Verdict without an answer that can be resumed; a second Ctrl-C gives up the draw at hand, a third one

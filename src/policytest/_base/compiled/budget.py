@@ -219,6 +219,8 @@ def _fraction(seen: Reals, target: Target, x: float, spent: int, law: Reals, fir
         v, r, outcomes = _null_law(seen, target.best)[0], law[1], target.total / STEPS
         unit = math.sqrt(v * outcomes / (r * (1.0 - r)))
         f, largest = slope(U, first, STEPS * spent // target.total, x, 1) / (x * unit), LARGEST_FRACTION
+        if -2.0 * math.log(x) >= v * (target.total - spent):  # steady bets would get there with 1 and more
+            f = largest
     elif target.pairs:
         followed = x / AHEAD_IN_PAIRS
         f, largest = (
