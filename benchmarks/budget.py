@@ -284,7 +284,7 @@ def intervals(runs: int) -> list[Numbers]:
     asked = [*((name, draw, 120) for name, draw in COINS.items()), *((draw.__name__, draw, N) for draw, N in LAWS)]
     rows = []
     for name, draw, N in asked:
-        sample = drawn(draw, 20_000, 1, 2026)
+        sample = drawn(draw, 200_000, 1, 2026)
         mean, unit = float(sample.mean()), 2.0 * 1.96 * float(sample.std()) / N**0.5
         found: list[tuple[float, float, float, float]] = []
         for returns in drawn(draw, N, runs, 5):
