@@ -235,7 +235,7 @@ def environments(runs: int) -> list[Numbers]:
     print(f"\n{'environment, side':<24}{HEAD}")
     rows = []
     for name, (agent, low, high, N) in AGENTS.items():
-        returns = (np.array(played(name, agent, 2000 if runs > 1 else 5)) - low) / (high - low)
+        returns = (np.array(played(name, agent, 2000 if runs > 2 else 5)) - low) / (high - low)
 
         def resampled(rng: np.random.Generator, n: int, returns: Reals = returns) -> Reals:
             return rng.choice(returns, n)

@@ -111,6 +111,10 @@ def test_a_forecast_says_what_goes_on():
     assert "larger budget" in verdict.still_needed().words
     paused = pt.decide(success(0.5), threshold=0.5, budget=50, max_samples=12, rng=3)
     assert "38 episodes left" in paused.still_needed().words
+    two = pt.instances.paper(2)
+    table = two.task, pt.TabularSimulator(two.kernel), pt.value(two.task, two.kernel)
+    assert "larger budget" in pt.decide(*table, budget=100).still_needed().words
+    assert "60 transitions left" in pt.decide(*table, budget=100, max_samples=40).still_needed().words
 
 
 def test_a_budget_that_is_too_small_for_an_answer_is_told():

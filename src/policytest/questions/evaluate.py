@@ -82,7 +82,7 @@ def value_interval(
 
     ``budget``: how many `LoggedEpisodes` there will be at most, fixed before the first one. The interval is then by
     bets that aim at the end of it: about as short as one for a single look there, certified, and valid before, too.
-    Episodes beyond the budget are not used.
+    These bets end there, however many episodes follow.
 
     >>> import numpy as np, policytest as pt
     >>> two = pt.instances.paper(2)

@@ -239,15 +239,6 @@ def further_episodes(verdict: Verdict, chance: float, rng: np.random.Generator, 
     if verdict.answer is not None or not verdict.snapshot or not seen.episodes:
         words = "No more episodes are needed." if verdict.answer else "Nothing can be foreseen: no episode was run yet."
         return replace(forecast(verdict, chance, 0.0 if verdict.answer else math.inf, words), method=method)
-    if verdict.provenance.budget is not None:
-        left = verdict.provenance.budget - seen.episodes
-        words = f"The budget has {plural(left, kind[0], kind[1])} left: resume with the same budget."
-        if left <= 0:
-            words = (
-                "The bets aimed at the end of this budget, and little capital may be left. A larger budget goes on "
-                "with that; how large it must be is not forecast."
-            )
-        return replace(forecast(verdict, chance, math.inf, words), method=method)
 
     def start(again: bool) -> ReturnsRun:
         return _restored(verdict, seen, rng, again)

@@ -92,6 +92,8 @@ def further(verdict: Verdict, chance: float, rng: Seed, max_samples: int) -> Nee
         raise InputError(
             "verdict is about recorded episodes, which have no forecast; add episodes and assess the log again"
         )
+    if verdict.provenance.budget is not None and verdict.answer is None and verdict.snapshot:
+        return _within_budget(asked, verdict.provenance.budget)
     if verdict.counts.episodes is not None:
         return further_episodes(verdict, asked.chance, asked.rng, asked.limit)
     if verdict.about != "value":
@@ -109,6 +111,20 @@ def further(verdict: Verdict, chance: float, rng: Seed, max_samples: int) -> Nee
     if traits_of(verdict.settings).forecast == FROM_COUNTS or not (_is_log(verdict) or verdict.snapshot):
         return _by_distance(asked)
     return _by_simulation(asked)
+
+
+def _within_budget(asked: Asked, budget: int) -> Needed:
+    """What is left of a budget; what a larger one would take is not forecast."""
+    verdict, episodes = asked.verdict, asked.verdict.counts.episodes
+    unit = "transition" if episodes is None else "episode" if verdict.about == "value" else "pair"
+    left = budget - (verdict.samples if episodes is None else episodes)
+    words = f"The budget has {plural(left, unit)} left: resume with the same budget."
+    if left <= 0:
+        words = (
+            "The bets aimed at the end of this budget, and little capital may be left. A larger budget goes on with "
+            "that; how large it must be is not forecast."
+        )
+    return replace(forecast(verdict, asked.chance, math.inf, words), method=f"{verdict.method}, resumed")
 
 
 def _is_log(verdict: Verdict) -> bool:

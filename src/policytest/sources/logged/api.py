@@ -112,7 +112,7 @@ def value_interval(
     interval for one look at a finished log, approximate and not certified
     (`policytest.questions.one_look`). `LoggedEpisodes` stand in the place of the task and of the data. ``budget``: how
     many of them there will be at most, fixed before the first one; the interval is then by bets that aim at the end of
-    it, certified, and later episodes are not used. ``data``, ``columns``, ``skip``, ``by_episode`` and ``bins`` are as
+    it, certified, and valid before, too. ``data``, ``columns``, ``skip``, ``by_episode`` and ``bins`` are as
     in `assess`.
 
     >>> import numpy as np, policytest as pt
