@@ -5,10 +5,10 @@
     python benchmarks/parallel.py --small           # two workers and few episodes and samples, used by the tests
     python benchmarks/parallel.py --json F          # also write the numbers to a file
 
-episodes   an episode takes 50 ms: a call of `run(rng)`, or 25 steps of an environment; one by one and with 8 processes.
+episodes   an episode takes 50 ms: a call of `run(rng)`, or 25 steps of an environment; one by one and in 8 processes.
            "start" is the time to the first episode that is settled, "ratio" is about the time after it, and "with
-           start" about all of it. Then the same with processes that are killed in one of 20 episodes: "same" says
-           whether the returns are those of one by one.
+           start" about all of it. Then the same with processes that are killed in one of a hundred episodes: "same"
+           says whether the returns are those of one by one.
 critic     transitions to an answer with a critic, one by one and with 8 episodes under way: those of the episodes that
            were settled, and all of them, with the 7 episodes that are under way at the end
 tables     a draw of a table's simulator takes 50 ms: a `draw` that asks a pool of 8 processes, and an environment that
@@ -17,6 +17,8 @@ tables     a draw of a table's simulator takes 50 ms: a `draw` that asks a pool 
            the start of the processes of the environment.
 samples    samples to an answer of tables, one by one and with 8 rollouts under way: all draws, also those of rollouts
            that were under way at the answer; and the calls of `draw`
+errors     the share of wrong answers where the truth is the threshold, with delta 0.05, and of a rule that must fail:
+           to settle episodes when they end, so that the short ones, which are the good ones, come first
 
 Waiting is what is done at once: the processes sleep, so that the number of cores does not matter.
 """
@@ -57,7 +59,7 @@ class Size(NamedTuple):
     one_by_one: int = 100
     seeds: int = 40
     seconds: float = EPISODE
-    killed: float = 0.05  # the share of episodes whose process is killed when they are run first
+    killed: float = 0.01  # the share of episodes whose process is killed when they are run first
     lines: tuple[str, ...] = ("run(rng)", "environment", "run(rng), some killed")
     first: int = 0  # question with a critic
     tables: tuple[str, ...] = ("draw in a pool", "stepped environment")
@@ -194,21 +196,62 @@ def episodes(size: Size) -> Numbers:
 
 
 class InOrder:
-    """In the place of processes, where only samples are counted: results do not depend on how fast they are."""
+    """In the place of processes, where only samples and answers count: results do not depend on how fast they are.
+
+    ``now`` is a clock that stands still but for the episodes, each of which takes as long as it has steps.
+    """
 
     def __init__(self, made: bytes, workers: int) -> None:
         self.call: Callable[..., Any] = pickle.loads(made)()
+        self.now = 0.0
 
-    def begin(self, *arguments: object) -> Any:
-        """Make a call at once."""
-        return self.call(*arguments)
+    def begin(self, *arguments: object) -> tuple[Any, float]:
+        """Make a call at once: what it returned, and when it would end."""
+        found = self.call(*arguments)
+        return found, self.now + getattr(getattr(found, "played", found), "steps", 1)
 
-    def result(self, found: Any, stop: Callable[[], bool]) -> Any:
+    def result(self, call: tuple[Any, float], stop: Callable[[], bool]) -> Any:
         """What it returned."""
-        return found
+        self.now = max(self.now, call[1])
+        return call[0]
 
     def close(self) -> None:
         """There is nothing to end."""
+
+
+class WhenTheyEnd(parallel_returns.ParallelEpisodes):
+    """The control: the first episode to end is the next one."""
+
+    def next(self, most: float) -> Any:
+        """An episode, in the wrong order."""
+        self._begin(most)
+        first = min(self.under_way, key=lambda one: one.call[1])  # type: ignore[index]
+        self.under_way.remove(first)
+        self.under_way.appendleft(first)
+        return super().next(most)
+
+
+def errors(size: Size) -> Numbers:
+    """Wrong answers where the truth is the threshold."""
+    agent = pt.Episodes(lambda rng: [1.0] if rng.random() < 0.5 else [0.0] * 12, return_range=(0, 1))
+    print(f"\n{'workers':<26}{'above':>8}{'below':>8}{'when they end':>15}")
+    found: Numbers = {}
+    for workers in (2, 8, 32):
+        shares = []
+        for rule in (parallel_returns.ParallelEpisodes, WhenTheyEnd):
+            with (
+                patch.object(parallel_returns, "Processes", InOrder),
+                patch("policytest.methods.return_run.ParallelEpisodes", rule),
+            ):
+                answers = [
+                    pt.decide(agent, threshold=0.5, rng=seed, parallel=workers, max_samples=1500).answer
+                    for seed in range(5 * size.seeds)
+                ]
+            shares.append([answers.count(side) / len(answers) for side in ("above", "below")])
+        right, wrong = shares
+        print(f"{workers:<26}{right[0]:>8.3f}{right[1]:>8.3f}{max(wrong):>15.3f}", flush=True)
+        found[str(workers)] = {"errors": max(right), "control": max(wrong)}
+    return found
 
 
 CRITIC: dict[str, tuple[Slow, int, float]] = {
@@ -418,7 +461,7 @@ def samples(size: Size) -> Numbers:
     return found
 
 
-PARTS = {"episodes": episodes, "critic": critic, "tables": tables, "samples": samples}
+PARTS = {"episodes": episodes, "critic": critic, "errors": errors, "tables": tables, "samples": samples}
 
 
 def main() -> None:

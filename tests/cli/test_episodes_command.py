@@ -38,6 +38,10 @@ def critic(observation):
 def coin(rng):
     return rng.random() < 0.7
 
+def loud(rng):
+    print("an episode")
+    return rng.random() < 0.7
+
 class Trained:
     def predict(self, observation, state=None, episode_start=None, deterministic=False):
         return np.array(0 if deterministic else np.random.randint(2)), None
@@ -365,3 +369,29 @@ def test_the_live_line_tells_the_episodes(monkeypatch):
     bar.show(replace(check, samples=1200, episodes=34))
     bar.close()
     assert "1,200 samples, 34 episodes" in stream.getvalue()
+
+
+def test_in_parallel_the_document_is_the_same_and_nothing_else_is_printed(capfd, here):
+    asked = (
+        "python:agents_here:loud",
+        "--assume",
+        "episodes",
+        "--return-range",
+        "0",
+        "1",
+        "--threshold",
+        "0.4",
+        "--json",
+    )
+    told = []
+    for workers in ("1", "2"):
+        assert decide(*asked, "--parallel", workers) == 0
+        told.append(json.loads(capfd.readouterr().out))
+    assert told[1]["samples"] == told[0]["samples"] + 1  # the one that was under way
+    assert all(told[0][key] == told[1][key] for key in ("answer", "evidence", "estimate", "interval"))
+
+
+@each(("workers", "told"), [("0", "--parallel is 0; pass at least 1"), ("2", "leave --parallel out")])
+def test_workers_that_cannot_be_are_refused(capsys, here, workers, told):
+    assert main(["decide", "paper-2", "--method", "ptst", "--parallel", workers, "--quiet"]) == 2
+    assert told in capsys.readouterr().err

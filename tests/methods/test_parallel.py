@@ -139,11 +139,13 @@ def test_an_episode_begins_when_the_one_m_before_it_is_settled(inline):
 
 
 def test_what_was_under_way_at_the_end_was_used(inline):
+    """After the answer, and after a limit, where the first of them is the one that was given up."""
     one, four = (pt.decide(lasting(), threshold=3.0, parallel=m) for m in (1, 4))
-    lengths = pt.decide(lasting(), threshold=3.0, budget=one.counts.episodes + 3, rng=0).counts.steps
-    more = pt.decide(lasting(), threshold=3.9, max_samples=one.samples + 100).counts.steps
-    assert four.samples == one.samples + int(more[one.counts.episodes : one.counts.episodes + 3].sum())
-    assert len(lengths) <= one.counts.episodes + 3
+    n, lengths = one.counts.episodes, pt.decide(lasting(), threshold=3.9, max_samples=one.samples + 100).counts.steps
+    assert four.samples == one.samples + int(lengths[n : n + 3].sum())
+    cut = pt.decide(lasting(), threshold=3.9, max_samples=60, parallel=4)
+    n = cut.counts.episodes
+    assert int(lengths[:n].sum()) < 60 < cut.samples <= int(lengths[: n + 4].sum())
 
 
 def test_an_episode_learns_from_those_that_were_settled_when_it_began(inline, monkeypatch):

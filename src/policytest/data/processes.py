@@ -13,9 +13,9 @@ import sys
 import threading
 import time
 import traceback
-import weakref
+from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import BrokenExecutor, CancelledError
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Future, wait
 from contextlib import contextmanager, nullcontext, redirect_stdout
 from multiprocessing import resource_tracker
 from typing import Any, NamedTuple, Protocol
@@ -26,6 +26,7 @@ from policytest._base.errors import InputError
 
 DEATHS = 3  # of the process of the same call, after which it is not made again
 LOOK = 0.05  # seconds between two looks at whether to stop
+MOST_WAIT = 1.0  # seconds until a call is taken up
 LOOK_UP = 1.0  # seconds between two looks at whether the process that asks is there
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS", "NUMBA_NUM_THREADS")
 NO_COPY = "a process cannot make its copy of the environment or the agent: "
@@ -39,82 +40,122 @@ class Died(Exception):  # noqa: N818
     """The process of a call died again and again."""
 
 
-class Future(Protocol):
-    """A call that was begun."""
-
-    def result(self, timeout: float | None = None) -> Any:
-        """What it returned; TimeoutError if that takes longer."""
-
-
-class Worker(Protocol):
+class Pool(Protocol):
     """Where calls are made."""
 
     @property
     def died(self) -> tuple[type[BaseException], ...]:
         """What a call raises whose process died."""
 
-    def submit(self, arguments: tuple[object, ...]) -> Future:
-        """Begin a call, in a new process if there is none."""
+    def submit(self, function: Callable[..., Any], *arguments: object) -> Future[Any]:
+        """Begin a call of ``function(key, made, *arguments)``, in a new process if there is none."""
 
     def close(self) -> None:
         """End it, with what it is doing."""
 
 
 class Call:
-    """A call under way, and what it returned once it is over."""
+    """A call: how often its process died, and what it returned once it is ``over``."""
 
-    def __init__(self, worker: Worker, slot: int, arguments: tuple[object, ...]) -> None:
-        self.worker, self.slot, self.arguments, self.deaths = worker, slot, arguments, 0
-        self.future: Future | None = worker.submit(arguments)
+    def __init__(self, arguments: tuple[object, ...]) -> None:
+        self.arguments, self.deaths, self.over = arguments, 0, False
         self.found: Any = None
 
-    def ends(self, seconds: float) -> bool:
-        """Whether it has ended now, or within so many seconds; it is made again if its process died."""
-        assert self.future is not None
+    def end(self, found: Any) -> None:
+        """It is over."""
+        self.found, self.over = found, True
+
+    def is_lost(self, error: BaseException) -> bool:
+        """Whether it is to be made again, after its process died with this error."""
+        self.deaths += 1
+        if self.deaths >= DEATHS:
+            self.end(Dead(error))
+        return not self.over
+
+
+class Dead(NamedTuple):
+    """The end of a call whose process died again and again."""
+
+    error: BaseException
+
+
+class Worker:
+    """A pool that makes one call at a time."""
+
+    def __init__(self, pool: Pool) -> None:
+        self.pool = pool
+        self.call: Call | None = None
+        self.future: Future[Any] | None = None
+
+    def begin(self, call: Call) -> None:
+        """Begin a call."""
+        self.call, self.future = call, self.pool.submit(_called, *call.arguments)
+
+    def look(self) -> Call | None:
+        """End the call, if it has ended; where its process died start another one, and return what was lost."""
+        if self.future is None or not self.future.done():
+            return None
+        call, future, self.call, self.future = self.call, self.future, None, None
         try:
-            self.found, self.future = self.future.result(seconds), None
-        except TimeoutError:
-            return False
-        except self.worker.died as error:
-            self.deaths += 1
-            if self.deaths >= DEATHS:
-                raise Died from error
-            self.future = self.worker.submit(self.arguments)
-            return False
-        return True
+            found = future.result()
+        except self.pool.died as error:
+            if call is None:  # another one that died, before it had a call
+                return None
+            self.future = self.pool.submit(_ready)
+            return call if call.is_lost(error) else None
+        if call is not None:
+            call.end(found)
+        return None
 
 
 class Processes:
-    """At most ``workers`` calls at once of the function that ``made`` makes, pickled, in each process for itself."""
+    """At most ``workers`` calls at once of the function that ``made`` makes, pickled, in each process for itself.
+
+    Where a process dies its call is the next that another one takes, while a new process starts.
+    """
 
     def __init__(self, made: bytes, workers: int) -> None:
-        client, self.free = _client(), list(range(workers))[::-1]
+        client, self.waiting = _client(), deque[Call]()
         if client is None:
-            self.at: list[Worker] = [OneProcess(made, workers) for _ in range(workers)]
+            self.pools: list[Pool] = [OneProcess(made, workers) for _ in range(workers)]
         else:
-            self.at = [OnCluster(made, client)] * workers
+            self.pools = [OnCluster(made, client)]
+        self.at = [Worker(self.pools[k % len(self.pools)]) for k in range(workers)]
 
     def begin(self, *arguments: object) -> Call:
-        """Begin a call in a process that has none."""
-        slot = self.free.pop()
-        return Call(self.at[slot], slot, arguments)
+        """Begin a call, as soon as a process has none."""
+        call = Call(arguments)
+        self.waiting.append(call)
+        self._go_on()
+        return call
 
     def result(self, call: Call, stop: Callable[[], bool]) -> Any:
-        """What a call returned or raised; its process is free then. `Stopped` if ``stop()`` is true before."""
-        while call.future is not None:
-            stopped = stop()
-            if call.ends(0.0 if stopped else LOOK):
-                self.free.append(call.slot)
-            elif stopped:
+        """What a call returned or raised. `Stopped` if ``stop()`` is true before."""
+        while not call.over:
+            self._go_on()
+            if call.over:
+                break
+            if stop():
                 raise Stopped
+            wait([worker.future for worker in self.at if worker.future is not None], LOOK, FIRST_COMPLETED)
+        if isinstance(call.found, Dead):
+            raise Died from call.found.error
         if isinstance(call.found, Raised):
             raise call.found.error() from Elsewhere(call.found.told)
         return call.found
 
+    def _go_on(self) -> None:
+        """Take what has ended, and begin what waits; first what was lost."""
+        lost = [call for worker in self.at if (call := worker.look()) is not None]
+        self.waiting.extendleft(reversed(lost))
+        for worker in self.at:
+            if worker.future is None and self.waiting:
+                worker.begin(self.waiting.popleft())
+
     def close(self) -> None:
         """End all processes, with what they are doing."""
-        for worker in self.at:
-            worker.close()
+        for pool in self.pools:
+            pool.close()
 
 
 # ---------------------------------------------------------------- where calls are made
@@ -127,29 +168,33 @@ class OneProcess:
 
     def __init__(self, made: bytes, of: int) -> None:
         self.loky, self.pool = errors.needs("joblib.externals.loky", "study"), None
+        self.latest: Future[Any] | None = None
         self.sent = made, sys.stdout is not sys.__stdout__
         share = max((os.cpu_count() or 1) // of, 1)
         self.threads = {name: str(share) for name in THREADS if name not in os.environ}
 
-    def submit(self, arguments: tuple[object, ...]) -> Future:
+    def submit(self, function: Callable[..., Any], *arguments: object) -> Future[Any]:
         """Begin a call, in a new process if there is none."""
         if self.pool is not None:
             try:
-                return self._submitted(self.pool, arguments)
+                return self._submitted(self.pool, function, arguments)
             except BrokenExecutor:  # it died
                 self.close()
         self.pool = self.loky.ProcessPoolExecutor(1, initializer=_receive, initargs=self.sent, env=self.threads)
-        return self._submitted(self.pool, arguments)
+        return self._submitted(self.pool, function, arguments)
 
-    @staticmethod
-    def _submitted(pool: Any, arguments: tuple[object, ...]) -> Future:
+    def _submitted(self, pool: Any, function: Callable[..., Any], arguments: tuple[object, ...]) -> Future[Any]:
         with _without_interruptions():
-            future: Future = pool.submit(_called, "", None, arguments)
+            self.latest = found = pool.submit(function, "", None, *arguments)
+        future: Future[Any] = found
         return future
 
     def close(self) -> None:
         """Kill it, with the processes that it started."""
         if self.pool is not None:
+            end, latest = time.monotonic() + MOST_WAIT, self.latest
+            while latest is not None and not (latest.running() or latest.done()) and time.monotonic() < end:
+                time.sleep(0.001)  # the thread of a pool would stumble over a call that it has not taken up
             self.pool.shutdown(wait=True, kill_workers=True)
             self.pool = None
 
@@ -158,20 +203,18 @@ class OnCluster:
     """Workers of a Dask cluster, which itself makes a call again if its worker dies."""
 
     def __init__(self, made: bytes, client: Any) -> None:
-        self.client, self.key = client, uuid4().hex
-        self.made = client.submit(bytes, made, pure=False)  # not scattered: a worker that dies would take it along
         self.died = errors.needs("distributed", "cluster").KilledWorker, CancelledError
-        self.futures = weakref.WeakSet[Any]()
+        self.pool, self.key = client.get_executor(pure=False), uuid4().hex
+        self.made = client.submit(bytes, made, pure=False)  # not scattered: a worker that dies would take it along
 
-    def submit(self, arguments: tuple[object, ...]) -> Future:
+    def submit(self, function: Callable[..., Any], *arguments: object) -> Future[Any]:
         """Begin a call."""
-        future: Future = self.client.submit(_called, self.key, self.made, arguments, pure=False)
-        self.futures.add(future)
+        future: Future[Any] = self.pool.submit(function, self.key, self.made, *arguments)
         return future
 
     def close(self) -> None:
         """Cancel what is under way."""
-        self.client.cancel([*self.futures], force=True)
+        self.pool.shutdown(wait=False)
 
 
 def _client() -> Any:
@@ -254,13 +297,17 @@ def _end_with(parent: int) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _called(key: str, made: bytes | None, arguments: tuple[object, ...]) -> Any:
+def _called(key: str, made: bytes | None, *arguments: object) -> Any:
     """What the copy returns; or what it raised, since not every error can be sent as it is."""
     try:
         with redirect_stdout(sys.stderr) if SENT.get("is_quiet") else nullcontext():
             return COPIES.latest(key, SENT["made"] if made is None else made)(*arguments)
     except BaseException as error:
         return Raised(_sendable(error), f"{type(error).__name__}: {error}", traceback.format_exc())
+
+
+def _ready(key: str, made: bytes | None) -> None:
+    """That a process has started."""
 
 
 def _copy(made: bytes) -> Callable[..., Any]:

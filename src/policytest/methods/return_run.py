@@ -106,6 +106,10 @@ class ReturnsRun(Run):
         if done < len(taken.returns):
             self.source.put_back(len(taken.returns) - done)
 
+    def finish(self) -> None:
+        """Wait for the episodes that have begun."""
+        self.source.wait()
+
     def update_answer(self, required: float) -> None:
         """Answer if the evidence reaches what is required."""
         level = with_rounding_margin(required)

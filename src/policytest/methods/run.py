@@ -76,7 +76,7 @@ class Drawing(Protocol):
         """Give up the episodes at hand where this is true."""
 
     def close(self) -> None:
-        """Nothing more is drawn for now: end what is under way, whose steps are ``extra``, and the processes."""
+        """Nothing more is drawn for now: end processes, with what they are doing."""
 
 
 class Run:
@@ -137,6 +137,9 @@ class Run:
 
     def end(self, required: float) -> None:
         """No more samples are allowed; by default nothing was put off."""
+
+    def finish(self) -> None:
+        """The run is over, and was not interrupted: wait for what is under way, which counts as used."""
 
     def update_answer(self, required: float) -> None:
         """Answer if what was found at this sample decides with this much evidence required."""

@@ -56,8 +56,11 @@ class EpisodeSupply:
         """No more episodes than these will be asked for."""
         self.episodes_left = episodes
 
+    def wait(self) -> None:
+        """Nothing more is taken: wait for the episodes that have begun, whose transitions are then ``extra``."""
+
     def close(self) -> None:
-        """Nothing more is taken for now."""
+        """Nothing more is taken for now: end processes, with what they are doing."""
 
     @property
     def extra(self) -> int:

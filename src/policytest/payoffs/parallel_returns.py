@@ -74,7 +74,7 @@ class ParallelEpisodes(DrawnEpisodes):
         except Stopped:
             return None
         except BaseException:
-            self._end()
+            self.close()
             raise
         if (at := self._given_up_at(seen, most)) is not None:
             self.given_up = at
@@ -86,7 +86,9 @@ class ParallelEpisodes(DrawnEpisodes):
     def _begin(self, most: float) -> None:
         """Begin episodes, as far as workers, and the episodes that are left, allow."""
         if self.processes is None:
-            self.processes, self.ahead = Processes(self.made, self.workers), copy.deepcopy(self.rng)
+            self.processes = Processes(self.made, self.workers)
+        if not self.under_way:
+            self.ahead = copy.deepcopy(self.rng)
         while len(self.under_way) < min(self.workers, self.episodes_left):
             seed, plan = int(self.ahead.integers(LARGEST_SEED)), self.player.plan_of(len(self.under_way))
             self.under_way.append(UnderWay(seed, plan, self.processes.begin(seed, plan, most)))
@@ -122,19 +124,20 @@ class ParallelEpisodes(DrawnEpisodes):
 
     # ------------------------------------------------------------ the end
 
-    def close(self) -> None:
-        """Wait for the episodes that have begun, unless the run was stopped; end the processes."""
-        try:
-            for seed, _, call in self.under_way:
-                try:
-                    seen = self._result(seed, call)
-                except Exception:  # it was stopped, or it failed, and is not part of the run
-                    continue
-                self.unfinished += seen.steps if isinstance(seen, GivenUp) else self.player.steps_of(seen)
-        finally:
-            self._end()
+    def wait(self) -> None:
+        """Wait for the episodes that have begun, unless the run is stopped, and count their steps."""
+        if self.under_way:
+            self.given_up = 0  # the first of them
+        for seed, _, call in self.under_way:
+            try:
+                seen = self._result(seed, call)
+            except Exception:  # it was stopped, or it failed, and is not part of the run
+                continue
+            self.unfinished += seen.steps if isinstance(seen, GivenUp) else self.player.steps_of(seen)
+        self.under_way.clear()
 
-    def _end(self) -> None:
+    def close(self) -> None:
+        """End the processes: what is under way is given up."""
         if self.processes is not None:
             self.processes.close()
         self.processes = None
@@ -148,7 +151,7 @@ class ParallelEpisodes(DrawnEpisodes):
     def restore(self, state: Arrays) -> None:
         """Go on with the seeds that come next."""
         super().restore(state)
-        self._end()
+        self.close()
 
 
 # ---------------------------------------------------------------- what a process needs

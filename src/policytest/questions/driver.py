@@ -382,8 +382,9 @@ def drive(run: Run, required: float, limit: int, pause: Pause | None = None) -> 
             if run.samples_used >= limit and run.answer is None:
                 run.end(required)
             if run.answer is not None:
-                run.source.close()  # what is under way belongs to the last look, too
+                run.finish()  # before the last look
             yield check_of(run, required)
+        run.finish()
     finally:
         run.source.close()
 

@@ -285,6 +285,7 @@ class Narrowing:
                 look = LOOK * run.samples
                 self.best = self.best & self.now(is_last=False)
             yield due
+        run.finish()
 
     def until(self, limit: int, seconds: float, progress: Callable[[int, float, float], None] | None) -> Interval:
         """The interval once it is short enough, a limit is reached, or Ctrl-C; the progress is told of each look.
