@@ -224,6 +224,8 @@ def test_parallel(small):
     assert "one by one" in shown
     assert all(row["same"] and row["killed"] > 0 for row in numbers["episodes"].values())
     assert all(row["right"] == 1 and row["all"] < 1.5 for row in numbers["critic"].values())
+    assert all(row["calls"] < 0.8 * row["samples parallel"] for row in numbers["tables"].values())
+    assert all(row["calls"] < 0.8 * row["parallel"] for row in numbers["samples"].values())
     assert numbers["errors"]["32"]["control"] > 0.5 > numbers["errors"]["32"]["errors"]
 
 
