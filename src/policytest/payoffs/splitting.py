@@ -203,10 +203,7 @@ class Outlook:
         v, room, cost = (even.v, even.plan.room, even.cost) if even else (*self._on_paper, self.cost)
         rollouts = samples / cost
         gap = interval_gap(v, rollouts) if both_sides else expected_gap(v, self.plan.lead / room, rollouts)
-        if even is not None:
-            first = even.growth(gap * room, both_sides)
-        else:
-            first = growth_of(v, gap) / cost
+        first = growth_of(v, gap) / cost if even is None else even.growth(gap * room, both_sides)
         growth = [-np.inf if one is None else one.growth(gap * room, both_sides) for one in found]
         return paces[most_promising([WORTH_IT * max(first, 0.0), *growth])]
 
