@@ -1,6 +1,6 @@
 """What a budget that is fixed beforehand is worth: how often there is an answer by then, and after how much of it.
 
-    python benchmarks/budget.py                    # five minutes (part of `make bench`)
+    python benchmarks/budget.py                    # a quarter of an hour (part of `make bench`)
     python benchmarks/budget.py --part bars pairs  # some of the tables
     python benchmarks/budget.py --small            # a few runs, used by the tests
     python benchmarks/budget.py --json F           # also write the numbers to a file

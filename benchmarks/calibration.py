@@ -46,7 +46,7 @@ from policytest.questions.recorded import recorded
 local = partial(pt.PTST, solver=pt.ProjectionFree())  # the rule itself; a proof costs samples and time
 
 DELTA, ALARM, NEAR = 0.1, 1e-6, 1e-6
-RARE = ("betting", "range too small")
+RARE, AT_ONCE = ("betting", "range too small"), "8 at once"
 LARGE_FIRST = np.log(0.1 ** np.arange(len(ONE_POLICY.steady)) * 0.9)  # weights of bets, for the control
 
 
@@ -97,6 +97,17 @@ class Overconfident(pt.TDBetting):
         return OverconfidentRun(self, rollouts_of(task, threshold, supply), *sides)
 
 
+@dataclass(frozen=True)
+class EightAtOnce(pt.TDBetting):
+    """Betting with eight rollouts under way, on the table as a simulator that is called."""
+
+    def start(self, task: Any, sim: Any, *others: Any) -> TDRun:
+        """The test at work."""
+        run = super().start(task, lambda states, actions, rng: sim.draw(states, actions, rng), *others)
+        run.work_in_parallel(8)
+        return run
+
+
 METHODS: dict[str, Any] = {
     "paper": local(boundary=pt.PaperBoundary()),
     "mixture": local(),
@@ -105,6 +116,7 @@ METHODS: dict[str, Any] = {
     "forward": local(allocation=pt.Forward()),
     "batches of 10": local(batch=10),
     "betting": pt.TDBetting(),
+    AT_ONCE: EightAtOnce(),
 }
 CONTROLS: dict[str, Any] = {"no dimension": local(boundary=WithoutDimension()), "range too small": Overconfident()}
 
@@ -301,8 +313,16 @@ def logs(runs: int, length: int, tasks: int) -> Iterator[dict[str, Any]]:
 
 def effort(rule: str, runs: int, limit: int, small: bool) -> tuple[int, int]:
     """(runs, samples): fewer of slow rules; more of controls, so that they are caught whatever the seeds."""
-    few = {"adaptive": runs // 20, "betting": 2 * runs // 5 if small else runs}.get(rule, runs)
-    most = limit // 4 if rule == "betting" else limit // 8 if small and rule == "adaptive" else limit
+    few = {"adaptive": runs // 20, "betting": 2 * runs // 5 if small else runs, AT_ONCE: runs // 4}.get(rule, runs)
+    most = (
+        limit // 10
+        if rule == AT_ONCE
+        else limit // 4
+        if rule == "betting"
+        else limit // 8
+        if small and rule == "adaptive"
+        else limit
+    )
     if small and rule in CONTROLS:
         return (4 * few, 2 * most) if rule == "no dimension" else (3 * few // 2, most // 2)
     return (2 * few if rule in CONTROLS else few), most
@@ -325,7 +345,9 @@ def main() -> int:
                     continue
                 if name != "rare rewards" and rule == "range too small":
                     continue
-                if options.small and (name, rule) == ("sparse rows", "no dimension"):  # the row of its ball is kept
+                if options.small and (
+                    rule == AT_ONCE or (name, rule) == ("sparse rows", "no dimension")
+                ):  # its ball is kept
                     continue
                 row = measure(name, instance, rule, method, side, *effort(rule, runs, limit, options.small))
                 rows.append(row)

@@ -5,10 +5,10 @@
     python benchmarks/parallel.py --small           # two workers and few episodes and samples, used by the tests
     python benchmarks/parallel.py --json F          # also write the numbers to a file
 
-episodes   an episode takes 50 ms: a call of `run(rng)`, or 25 steps of an environment; one by one and with 8 processes.
+episodes   an episode takes 50 ms: a call of `run(rng)`, or 25 steps of an environment; one by one and in 8 processes.
            "start" is the time to the first episode that is settled, "ratio" is about the time after it, and "with
-           start" about all of it. Then the same with processes that are killed in one of a hundred episodes: "same" says
-           whether the returns are those of one by one.
+           start" about all of it. Then the same with processes that are killed in one of a hundred episodes: "same"
+           says whether the returns are those of one by one.
 critic     transitions to an answer with a critic, one by one and with 8 episodes under way: those of the episodes that
            were settled, and all of them, with the 7 episodes that are under way at the end
 tables     a draw of a table's simulator takes 50 ms: a `draw` that asks a pool of 8 processes, and an environment that
@@ -17,6 +17,8 @@ tables     a draw of a table's simulator takes 50 ms: a `draw` that asks a pool 
            the start of the processes of the environment.
 samples    samples to an answer of tables, one by one and with 8 rollouts under way: all draws, also those of rollouts
            that were under way at the answer; and the calls of `draw`
+errors     the share of wrong answers where the truth is the threshold, with delta 0.05, and of a rule that must fail:
+           to settle episodes when they end, so that the short ones, which are the good ones, come first
 
 Waiting is what is done at once: the processes sleep, so that the number of cores does not matter.
 """
@@ -194,21 +196,62 @@ def episodes(size: Size) -> Numbers:
 
 
 class InOrder:
-    """In the place of processes, where only samples are counted: results do not depend on how fast they are."""
+    """In the place of processes, where only samples and answers count: results do not depend on how fast they are.
+
+    ``now`` is a clock that stands still but for the episodes, each of which takes as long as it has steps.
+    """
 
     def __init__(self, made: bytes, workers: int) -> None:
         self.call: Callable[..., Any] = pickle.loads(made)()
+        self.now = 0.0
 
-    def begin(self, *arguments: object) -> Any:
-        """Make a call at once."""
-        return self.call(*arguments)
+    def begin(self, *arguments: object) -> tuple[Any, float]:
+        """Make a call at once: what it returned, and when it would end."""
+        found = self.call(*arguments)
+        return found, self.now + getattr(getattr(found, "played", found), "steps", 1)
 
-    def result(self, found: Any, stop: Callable[[], bool]) -> Any:
+    def result(self, call: tuple[Any, float], stop: Callable[[], bool]) -> Any:
         """What it returned."""
-        return found
+        self.now = max(self.now, call[1])
+        return call[0]
 
     def close(self) -> None:
         """There is nothing to end."""
+
+
+class WhenTheyEnd(parallel_returns.ParallelEpisodes):
+    """The control: the first episode to end is the next one."""
+
+    def next(self, most: float) -> Any:
+        """An episode, in the wrong order."""
+        self._begin(most)
+        first = min(self.under_way, key=lambda one: one.call[1])  # type: ignore[index]
+        self.under_way.remove(first)
+        self.under_way.appendleft(first)
+        return super().next(most)
+
+
+def errors(size: Size) -> Numbers:
+    """Wrong answers where the truth is the threshold."""
+    agent = pt.Episodes(lambda rng: [1.0] if rng.random() < 0.5 else [0.0] * 12, return_range=(0, 1))
+    print(f"\n{'workers':<26}{'above':>8}{'below':>8}{'when they end':>15}")
+    found: Numbers = {}
+    for workers in (2, 8, 32):
+        shares = []
+        for rule in (parallel_returns.ParallelEpisodes, WhenTheyEnd):
+            with (
+                patch.object(parallel_returns, "Processes", InOrder),
+                patch("policytest.methods.return_run.ParallelEpisodes", rule),
+            ):
+                answers = [
+                    pt.decide(agent, threshold=0.5, rng=seed, parallel=workers, max_samples=1500).answer
+                    for seed in range(5 * size.seeds)
+                ]
+            shares.append([answers.count(side) / len(answers) for side in ("above", "below")])
+        right, wrong = shares
+        print(f"{workers:<26}{right[0]:>8.3f}{right[1]:>8.3f}{max(wrong):>15.3f}", flush=True)
+        found[str(workers)] = {"errors": max(right), "control": max(wrong)}
+    return found
 
 
 CRITIC: dict[str, tuple[Slow, int, float]] = {
@@ -260,14 +303,16 @@ class Pooled:
     """A simulator that asks a pool, or answers at once; it counts its calls."""
 
     def __init__(self, kernel: np.ndarray, pool: ProcessPoolExecutor | None = None, seconds: float = 0.0) -> None:
-        self.kernel, self.calls, self.seconds = kernel, 0, seconds
-        self.each: Any = map if pool is None else pool.map
+        self.kernel, self.table, self.calls = kernel, pt.TabularSimulator(kernel), 0
+        self.pool, self.seconds = pool, seconds
 
     def draw(self, states: np.ndarray, actions: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """The next state of each pair."""
         self.calls += 1
+        if self.pool is None:
+            return np.asarray(self.table.draw(states, actions, rng))
         work = [(self.kernel[s, a], rng.random(), self.seconds) for s, a in zip(states, actions, strict=True)]
-        return np.array(list(self.each(followed, work)))
+        return np.array(list(self.pool.map(followed, work)))
 
 
 class Ring(Slow):
@@ -299,7 +344,7 @@ def on_ring(seconds: float, pool: object) -> tuple[pt.Task, Any, float]:
     made = pt.sources.gymnasium(
         Ring(seconds), policy=policy, discount=0.8, rewards=lambda s, a, x: float(x >= 5), initial=0
     )
-    return made.task, made.simulator, 1.2
+    return made.task, made.simulator, 1.3
 
 
 TABLES: dict[str, Callable[..., tuple[pt.Task, Any, float]]] = {
@@ -399,25 +444,24 @@ def samples(size: Size) -> Numbers:
     print(f"\n{'a table':<26}{'one by one':>11}{'parallel':>10}{'ratio':>7}{'error':>7}{'calls':>7}{'fewer':>7}")
     found: Numbers = {}
     for name, task, kernel, bar in list(questions())[: size.questions]:
-        runs = np.zeros((2, size.seeds * 5, 2))
+        runs = np.zeros((2, size.seeds * 2, 2))
         for i, workers in enumerate((1, size.workers)):
-            for seed in range(size.seeds * 5):
+            for seed in range(size.seeds * 2):
                 sim = Pooled(kernel)
                 runs[i, seed] = pt.decide(task, sim, bar, rng=500 + seed, parallel=workers).samples, sim.calls
         (one, _), (several, calls) = runs.mean(axis=1)
-        error = float(np.hypot(*(runs[:, :, 0].std(axis=1) / runs.mean(axis=1)[:, 0])) / np.sqrt(size.seeds * 5))
+        error = float(np.hypot(*(runs[:, :, 0].std(axis=1) / runs.mean(axis=1)[:, 0])) / np.sqrt(size.seeds * 2))
         row = {"one": one, "parallel": several, "ratio": several / one, "error": error, "calls": calls}
         print(
             f"{name:<26}{one:>11.0f}{several:>10.0f}{row['ratio']:>7.2f}{error:>7.2f}{calls:>7.0f}{one / calls:>7.2f}",
             flush=True,
         )
         found[name] = row
-    mean = {key: float(np.exp(np.mean([np.log(row[key]) for row in found.values()]))) for key in ("ratio",)}
-    print(f"{'geometric mean':<47}{mean['ratio']:>7.2f}")
+    print(f"{'geometric mean':<47}{np.exp(np.mean([np.log(row['ratio']) for row in found.values()])):>7.2f}")
     return found
 
 
-PARTS = {"episodes": episodes, "critic": critic, "tables": tables, "samples": samples}
+PARTS = {"episodes": episodes, "critic": critic, "errors": errors, "tables": tables, "samples": samples}
 
 
 def main() -> None:

@@ -2,6 +2,7 @@
 
     python benchmarks/rare_events.py            # twenty tasks, both sides (some minutes)
     python benchmarks/rare_events.py --small    # four of them, one seed each, used by the tests
+    python benchmarks/rare_events.py --runs 3   # of each line; 10 otherwise
     python benchmarks/rare_events.py --json F   # also write the numbers to a file
 
 Success has a probability between 1e-5 and 1e-2, at discount 1, and in four tasks a discount. Until the first success
@@ -214,9 +215,10 @@ def main(arguments: list[str] | None = None) -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--small", action="store_true")
+    parser.add_argument("--runs", type=int, default=RUNS)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args(arguments)
-    tasks, runs = (TASKS[::6], 1) if options.small else (TASKS, RUNS)
+    tasks, runs = (TASKS[::6], 1) if options.small else (TASKS, options.runs)
     bounds = {share: math.log(share / len(RESERVE)) for share in (RESERVED, RESERVED_UNDISCOUNTED)}
     about = platform.machine(), f"Python {platform.python_version()}", str(date.today()), f"delta = {DELTA}"
     print(", ".join(about), f"{runs} runs each", sep=", ")

@@ -224,6 +224,9 @@ def test_parallel(small):
     assert "one by one" in shown
     assert all(row["same"] and row["killed"] > 0 for row in numbers["episodes"].values())
     assert all(row["right"] == 1 and row["all"] < 1.5 for row in numbers["critic"].values())
+    assert all(row["calls"] < 0.8 * row["samples parallel"] for row in numbers["tables"].values())
+    assert all(row["calls"] < 0.8 * row["parallel"] for row in numbers["samples"].values())
+    assert numbers["errors"]["32"]["control"] > 0.5 > numbers["errors"]["32"]["errors"]
 
 
 def test_budget_calibration(small):
@@ -351,15 +354,17 @@ def test_the_tasks_beside_whole_paths(monkeypatch):
     script = runpy.run_path(str(ROOT / "benchmarks" / "whole_paths.py"))
     folder = ROOT / "benchmarks" / "models"
     asked, values = (json.loads((folder / f"{name}.json").read_text("utf-8")) for name in ("questions", "values"))
-    made = script["tasks"]()
+    made, others = script["tasks"](), script["development"]()
     assert len(made) >= 30
+    assert not made.keys() & others.keys(), "what judges chooses nothing"
     assert len(asked) == 20
     assert sum(path.stat().st_size for path in folder.iterdir() if path.is_file()) < 1_000_000
     for name, question in asked.items():
         instance = made[question["words"]]()
         assert pt.value(instance.task, instance.kernel) == pytest.approx(values[name], abs=1e-9)
-    for words in ("two dice", "inventory, 15 days", "two states pay, discounted", "cost of a project, bounded"):
-        paths = script["Paths"](made[words]())
+    chosen = "two dice", "inventory, 15 days", "two states pay, discounted", "cost of a project, bounded"
+    for make in (*(made[words] for words in chosen), *others.values()):
+        paths = script["Paths"](make())
         returns, steps, drawn = paths.walker(np.random.default_rng(3), 4000)
         error = returns.std() / math.sqrt(len(returns))
         assert abs(returns.mean() - paths.value) < 4 * error

@@ -685,6 +685,13 @@ def test_closed_pipes(monkeypatch, streams, argv, code):
         assert main(argv) == (3 if code == 0 and "stdout" in streams else code)
 
 
+@pytest.mark.parametrize("option", ["--budget", "--max-samples"])
+@pytest.mark.parametrize("given", ["2.5", "ten", "inf"])
+def test_what_is_not_a_whole_number_is_named(option, given, capsys):
+    assert main(["decide", "paper-2", option, given]) == 2
+    assert f"'{option}': {given} is not a whole number" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(("argv", "code"), [(["--help"], 3), (["decide", "paper-2", "--threshold", "2"], 1)])
 def test_the_answer_survives_a_closed_pipe(argv, code):
     """In a process of its own, the end of which writes once more."""

@@ -179,6 +179,14 @@ def test_at_the_threshold_it_errs_with_probability_delta_at_most(kind):
     assert binom.sf(answered - 1, seeds, DELTA) > 1e-6
 
 
+@each(("total", "all_of_it"), [(40, True), (4000, False)])
+def test_all_is_staked_where_steady_bets_would_need_more(total, all_of_it):
+    """f^2 v/2 an outcome, with f = 1: not enough for log(1/delta) = 3 within 40 outcomes of variance 0.01."""
+    target = BudgetTarget(DELTA, total, 1.0)
+    target.add(0.1 * np.tile([1.0, -1.0, 0.9, -0.9], 9))
+    assert (target.fraction(1.0, 36) == kernels.LARGEST_FRACTION) == all_of_it
+
+
 def test_beyond_its_budget_and_without_capital_nothing_is_staked():
     target = BudgetTarget(DELTA, 10, 1.0)
     assert target.fraction(1.0, 3) > 0 == target.fraction(1.0, 10) == target.fraction(0.0, 3)

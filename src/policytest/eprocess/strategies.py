@@ -228,7 +228,11 @@ def expected_growth(v: float, lead: float, count: float) -> float:
 
     All in units of the room. The gap is the one to expect.
     """
-    gap = expected_gap(v, lead, count)
+    return growth_of(v, expected_gap(v, lead, count))
+
+
+def growth_of(v: float, gap: float) -> float:
+    """The same for this gap."""
     fraction = min(1.0, gap / (v + gap * gap)) if v + gap > 0 else 0.0
     return float(fraction * gap - 0.5 * fraction**2 * (v + gap * gap))
 

@@ -52,7 +52,7 @@ from policytest._base.compiled.small import (
     Transcript,
 )
 from policytest.data.simulators import cumulative_rows
-from policytest.eprocess.strategies import best_growth, expected_gap, interval_gap, most_promising
+from policytest.eprocess.strategies import best_growth, expected_gap, growth_of, interval_gap, most_promising
 from policytest.payoffs.plan import BettingPlan
 from policytest.payoffs.policy_bet import PolicyBet
 
@@ -170,7 +170,7 @@ class Outlook:
         relative = np.where(spent > 0, variance / (mean or 1.0), 1.0)
         self.shape = 1.0 / np.sqrt(relative + LEAST_SIGMA**2)  # [places] 1/sigma
         self.noise = np.bincount(place, visits * np.tile(noise, layers), minlength=size)
-        self.squares = spent * variance
+        self.squares, self.cost = spent * variance, max(float(spent.sum()), 1e-3)
         cumulative = cumulative_rows(rows.start, q)
         self.model = Draws(True, _starts(policy), rows.successor, cumulative, np.zeros(0, dtype=np.int64))
         self.plan, self.dynamics = plan, dynamics._replace(longest=policy.longest)
@@ -194,17 +194,23 @@ class Outlook:
         return Paced(plan, v, sums, cost) if v >= LEAST_NOISE * least else None
 
     def best(self, paces: tuple[Pace, ...], samples: int, both_sides: bool) -> Pace:
-        """The pace that promises most for the gap to expect.
+        """The pace that promises most for the gap to expect; the first one is even.
 
         For intervals it is the distance of their ends from the value, which all paces would find at the first one's.
+        Where the simulation of the even pace is not believed it counts as the model has it on paper.
         """
-        found = [self.at(pace, samples) for pace in paces]
-        if (even := found[0]) is None:
-            return paces[0]
-        v, room, rollouts = even.v, even.plan.room, samples / even.cost
-        gap = interval_gap(v, rollouts) if both_sides else expected_gap(v, even.plan.lead / room, rollouts)
+        even, *found = [self.at(pace, samples) for pace in paces]
+        v, room, cost = (even.v, even.plan.room, even.cost) if even else (*self._on_paper, self.cost)
+        rollouts = samples / cost
+        gap = interval_gap(v, rollouts) if both_sides else expected_gap(v, self.plan.lead / room, rollouts)
+        first = growth_of(v, gap) / cost if even is None else even.growth(gap * room, both_sides)
         growth = [-np.inf if one is None else one.growth(gap * room, both_sides) for one in found]
-        return paces[most_promising([WORTH_IT * max(growth[0], 0.0), *growth[1:]])]
+        return paces[most_promising([WORTH_IT * max(first, 0.0), *growth])]
+
+    @property
+    def _on_paper(self) -> tuple[float, float]:
+        """The mean of S^2 at the even pace without coins, in units of the room, and the room."""
+        return float(self.squares.sum()) / self.plan.room**2, self.plan.room
 
     def _simulated(self, plan: BettingPlan, samples: int) -> tuple[float, FloatArray, int]:
         """The draws of a rollout in the model, the sums of some (more, where samples are many), how many were cut."""
