@@ -272,10 +272,11 @@ def test_what_is_no_number_of_workers_is_refused(parallel, told):
             call()
 
 
-def test_methods_that_sample_one_by_one_say_so():
+def test_a_search_that_samples_one_by_one_says_so():
     two = pt.instances.paper(2)
-    with pytest.raises(pt.InputError, match=r"parallel: the method 'PTST.*leave parallel out"):
-        pt.decide(two.task, pt.TabularSimulator(two.kernel), threshold=0.0, method=pt.PTST(), parallel=2)
+    about = two.task.rewards, two.task.initial, 0.9, pt.TabularSimulator(two.kernel)
+    with pytest.raises(pt.InputError, match=r"parallel: this search samples one by one; leave parallel out"):
+        pt.identify(*about, policies=[two.task.policy, two.alternative_policy], method=pt.PTST(), parallel=2)
 
 
 def test_a_vector_of_environments_runs_several_by_itself():
