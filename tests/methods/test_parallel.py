@@ -400,3 +400,17 @@ def test_what_a_process_returns_and_raises_and_that_it_ends():
     finally:
         pair.close()
     assert time.monotonic() - begin < 10
+
+
+def test_the_workers_of_a_dask_client_are_used_where_there_is_one():
+    """Here they are threads of this process, which need no time to start; each has a copy of its own."""
+    distributed, here = pytest.importorskip("distributed"), os.getpid()
+
+    def run(rng):
+        assert os.getpid() == here
+        return rng.random() < 0.8
+
+    agent = pt.Episodes(run, return_range=(0, 1))
+    with distributed.Client(processes=False, n_workers=1, threads_per_worker=2, dashboard_address=None):
+        several = pt.decide(agent, threshold=0.5, parallel=2)
+    same(pt.decide(agent, threshold=0.5), several)
