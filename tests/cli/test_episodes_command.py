@@ -416,5 +416,6 @@ def test_in_parallel_the_document_is_the_same_and_nothing_else_is_printed(capfd,
 
 @each(("workers", "told"), [("0", "--parallel is 0; pass at least 1"), ("2", "leave --parallel out")])
 def test_workers_that_cannot_be_are_refused(capsys, here, workers, told):
-    assert main(["decide", "paper-2", "--method", "ptst", "--parallel", workers, "--quiet"]) == 2
+    asked = ("gym:CartPole-v1", "--assume", "episodes", "--agent", "agents_here:left", "--reward-range", "0", "1")
+    assert decide(*asked, "--vector", "2", "--threshold", "9", "--parallel", workers) == 2
     assert told in capsys.readouterr().err

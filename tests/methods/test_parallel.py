@@ -272,10 +272,11 @@ def test_what_is_no_number_of_workers_is_refused(parallel, told):
             call()
 
 
-def test_methods_that_sample_one_by_one_say_so():
+def test_a_search_that_samples_one_by_one_says_so():
     two = pt.instances.paper(2)
-    with pytest.raises(pt.InputError, match=r"parallel: the method 'PTST.*leave parallel out"):
-        pt.decide(two.task, pt.TabularSimulator(two.kernel), threshold=0.0, method=pt.PTST(), parallel=2)
+    about = two.task.rewards, two.task.initial, 0.9, pt.TabularSimulator(two.kernel)
+    with pytest.raises(pt.InputError, match=r"parallel: this search samples one by one; leave parallel out"):
+        pt.identify(*about, policies=[two.task.policy, two.alternative_policy], method=pt.PTST(), parallel=2)
 
 
 def test_a_vector_of_environments_runs_several_by_itself():
@@ -399,3 +400,17 @@ def test_what_a_process_returns_and_raises_and_that_it_ends():
     finally:
         pair.close()
     assert time.monotonic() - begin < 10
+
+
+def test_the_workers_of_a_dask_client_are_used_where_there_is_one():
+    """Here they are threads of this process, which need no time to start; each has a copy of its own."""
+    distributed, here = pytest.importorskip("distributed"), os.getpid()
+
+    def run(rng):
+        assert os.getpid() == here
+        return rng.random() < 0.8
+
+    agent = pt.Episodes(run, return_range=(0, 1))
+    with distributed.Client(processes=False, n_workers=1, threads_per_worker=2, dashboard_address=None):
+        several = pt.decide(agent, threshold=0.5, parallel=2)
+    same(pt.decide(agent, threshold=0.5), several)
