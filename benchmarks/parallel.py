@@ -344,7 +344,7 @@ def on_ring(seconds: float, pool: object) -> tuple[pt.Task, Any, float]:
     made = pt.sources.gymnasium(
         Ring(seconds), policy=policy, discount=0.8, rewards=lambda s, a, x: float(x >= 5), initial=0
     )
-    return made.task, made.simulator, 1.3
+    return made.task, made.simulator, 1.2
 
 
 TABLES: dict[str, Callable[..., tuple[pt.Task, Any, float]]] = {
