@@ -178,7 +178,7 @@ CASES = {
     "delta in words": option("decide", "model.json", "--delta", "small", words=("--delta",)),
     "threshold nan": option("decide", "model.json", "--quiet", "--threshold", "nan", words=("threshold is nan",)),
     "discount 1 as an option": option("decide", "model.json", "--quiet", "--discount", "1", words=("discount is 1",)),
-    "negative samples": option("decide", "model.json", "--quiet", "--max-samples", "-5", words=("max_samples is -5",)),
+    "negative samples": option("decide", "model.json", "--quiet", "--max-samples", "-5", words=("--max-samples is -5",)),
     "half a sample": option("decide", "model.json", "--max-samples", "1.5", words=("--max-samples", "1.5")),
     "endless samples": option("decide", "model.json", "--max-samples", "inf", words=("--max-samples", "inf")),
     "samples that are no number": option(
@@ -186,7 +186,7 @@ CASES = {
     ),
     **{
         f"samples that {command[0]} cannot count": option(
-            *command, "--quiet", "--max-samples", count, words=("max_samples is",)
+            *command, "--quiet", "--max-samples", count, words=("--max-samples is",)
         )
         for command, count in (
             (("decide", "model.json", "--threshold", "0.1"), str(2**63)),
@@ -297,7 +297,7 @@ CASES = {
     "study that is not there": option("study", "nowhere.toml", words=("nowhere.toml",)),
     "watch for fewer than no samples": Bad(
         ["watch", "model.json", "log.csv", "--max-samples", "-5"],
-        ["max_samples is -5"],
+        ["--max-samples is -5"],
         {"model.json": model(), "log.csv": LOG},
     ),
     "watch of sums": Bad(
