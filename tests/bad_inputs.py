@@ -178,7 +178,9 @@ CASES = {
     "delta in words": option("decide", "model.json", "--delta", "small", words=("--delta",)),
     "threshold nan": option("decide", "model.json", "--quiet", "--threshold", "nan", words=("threshold is nan",)),
     "discount 1 as an option": option("decide", "model.json", "--quiet", "--discount", "1", words=("discount is 1",)),
-    "negative samples": option("decide", "model.json", "--quiet", "--max-samples", "-5", words=("--max-samples is -5",)),
+    "negative samples": option(
+        "decide", "model.json", "--quiet", "--max-samples", "-5", words=("--max-samples is -5",)
+    ),
     "half a sample": option("decide", "model.json", "--max-samples", "1.5", words=("--max-samples", "1.5")),
     "endless samples": option("decide", "model.json", "--max-samples", "inf", words=("--max-samples", "inf")),
     "samples that are no number": option(

@@ -45,7 +45,7 @@ def test_a_checkpoint_of_an_earlier_version_is_refused_with_a_remedy(tmp_path, m
         "a checkpoint of another version of policytest (policytest-run-1); finish that run with the version that wrote"
     )
     assert_refused(lambda: pt.decide(*question, resume=file), words)
-    assert checkpoint.FORMAT == "policytest-run-3"
+    assert checkpoint.FORMAT == "policytest-run-4"
 
 
 def test_a_checkpoint_that_cannot_be_written_is_blamed_on_the_line_that_asked_for_it(tmp_path, monkeypatch):

@@ -21,7 +21,7 @@ from policytest._base.record import Record
 from policytest.data.episodes import Episodes
 from policytest.mdp.task import Task
 
-FORMAT = "policytest-run-3"
+FORMAT = "policytest-run-4"
 
 
 def write(path: str | os.PathLike[str], snapshot: Record) -> None:
