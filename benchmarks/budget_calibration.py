@@ -7,7 +7,9 @@
 Two values at three thresholds, continuous and skewed returns by `decide`, pairs of episodes by `compare`: independent
 ones, and pairs that share their luck or have the opposite one. "they stop differing" are pairs which nature chooses
 with the capital in view: they differ for as long as it is low, so that what was fitted to them is wrong. "extended" is
-a budget of 15, then 30, then 60. The control bets fully on what it has seen to win, and little on what loses.
+a budget of 15, then 30, then 60. Tables have a budget of 400 transitions: walks to a goal ("rare": one path in fifty
+reaches it), a discounted table, one with a horizon; "eight at once" has so many rollouts under way. The control bets
+fully on what it has seen to win, and little on what loses.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from scipy.stats import binom
 import policytest as pt
 from policytest.eprocess.budget import BudgetTarget
 
-DELTA, ALARM, BUDGET = 0.05, 1e-6, 60
+DELTA, ALARM, BUDGET, TRANSITIONS = 0.05, 1e-6, 60, 400
 CONTROL = "looks first"
 Draw = Callable[[np.random.Generator], float]
 Ask = Callable[[int], str | None]
@@ -80,6 +82,47 @@ def alone(p: float) -> Draw:
     return lambda rng: float(np.random.default_rng([7, int(rng.integers(2**62))]).random() < p)
 
 
+class Called:
+    """A table that is asked for draws, as simulators are."""
+
+    def __init__(self, kernel: Any) -> None:
+        self.draw = pt.TabularSimulator(kernel).draw
+
+
+def walk(up: float, length: int = 4) -> tuple[pt.Task, Any]:
+    """From the middle of a line to the goal at its end, or to failure at its beginning."""
+    kernel = np.zeros((length + 1, 1, length + 1))
+    for s in range(1, length):
+        kernel[s, 0, s + 1], kernel[s, 0, s - 1] = up, 1.0 - up
+    kernel[0, 0, 0] = kernel[length, 0, length] = 1.0
+    policy, start = np.ones((length + 1, 1)), np.eye(length + 1)[length // 2]
+    return pt.Task.reaching([length], [0], policy=policy, initial=start, support=kernel > 0), kernel
+
+
+def in_steps() -> tuple[pt.Task, Any]:
+    """Six steps in a random table."""
+    found = pt.instances.random(7, 6, 2, successors=3)
+    task = found.task
+    return pt.Task(task.rewards, task.policy, task.initial, 1.0, task.support, horizon=6), found.kernel
+
+
+def at_its_value(task: pt.Task, kernel: Any, *budgets: int, parallel: int = 1) -> Ask:
+    """Ask about the value itself, with one budget after the other."""
+    sim = Called(kernel) if parallel > 1 else pt.TabularSimulator(kernel)
+    R = float(pt.value(task, kernel))
+
+    def ask(seed: int) -> str | None:
+        verdict = None
+        for budget in budgets or (TRANSITIONS,):
+            verdict = pt.decide(task, sim, R, DELTA, rng=seed, budget=budget, resume=verdict, parallel=parallel)
+            if verdict.answer is not None:
+                break
+        return verdict.answer if verdict is not None else None
+
+    return ask
+
+
+DISCOUNTED = pt.instances.random(31, 5, 2)
 KINDS: dict[str, Ask] = {
     "successes, 0.1": at_its_mean(succeeds(0.1), 0.1),
     "successes, 0.5": at_its_mean(succeeds(0.5), 0.5),
@@ -94,6 +137,12 @@ KINDS: dict[str, Ask] = {
     "extended": extended,
     "they stop differing": lambda seed: bets(seed, lambda W: 1.0 if W < 1.5 else 0.02),
     "they begin to differ": lambda seed: bets(seed, lambda W: 0.05 if W < 1.5 else 1.0),
+    "table, a walk": at_its_value(*walk(0.45)),
+    "table, rare": at_its_value(*walk(0.2, 6)),
+    "table, discounted": at_its_value(DISCOUNTED.task, DISCOUNTED.kernel),
+    "table, extended": at_its_value(DISCOUNTED.task, DISCOUNTED.kernel, 50, 100, 200, 400),
+    "table, eight at once": at_its_value(DISCOUNTED.task, DISCOUNTED.kernel, parallel=8),
+    "table, six steps": at_its_value(*in_steps()),
     CONTROL: lambda seed: bets(seed, lambda W: 0.5, looks=True),
 }
 
