@@ -7,7 +7,7 @@
 Two values at three thresholds, continuous and skewed returns by `decide`, pairs of episodes by `compare`: independent
 ones, and pairs that share their luck or have the opposite one. "they stop differing" are pairs which nature chooses
 with the capital in view: they differ for as long as it is low, so that what was fitted to them is wrong. "extended" is
-a budget of 15, then 30, then 60. Tables have a budget of 400 transitions: walks to a goal ("rare": one path in fifty
+a budget of 15, then 30, then 60. Tables have a budget of 400 transitions: walks to a goal ("rare": one path in 65
 reaches it), a discounted table, one with a horizon; "eight at once" has so many rollouts under way. The control bets
 fully on what it has seen to win, and little on what loses.
 """
