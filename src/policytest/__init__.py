@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from policytest.data.counts import Counts as Counts
     from policytest.data.episodes import Episodes as Episodes
     from policytest.data.logged_episodes import LoggedEpisodes as LoggedEpisodes
+    from policytest.data.outcome import at_least as at_least
+    from policytest.data.outcome import at_most as at_most
     from policytest.data.simulators import TabularSimulator as TabularSimulator
     from policytest.data.transitions import Transitions as Transitions
     from policytest.kl.boundaries import MixtureBoundary as MixtureBoundary
@@ -118,6 +120,8 @@ _HOME = {
     "Transitions": "data.transitions",
     "Verdict": "results.verdict",
     "assess": "sources.logged.api",
+    "at_least": "data.outcome",
+    "at_most": "data.outcome",
     "characteristic_time": "worst_case.lower_bound",
     "checks": "questions.decide",
     "compare": "questions.compare",

@@ -32,6 +32,15 @@ class Left:
     def predict(self, observation):
         return 0, None
 
+def right(observation):
+    return 1
+
+def half(rewards, info):
+    return 0.5 * rewards.sum()
+
+def trial(rng):
+    return 0.0, {"is_success": rng.random() < 0.8}
+
 def critic(observation):
     return 5.0
 
@@ -419,3 +428,37 @@ def test_workers_that_cannot_be_are_refused(capsys, here, workers, told):
     asked = ("gym:CartPole-v1", "--assume", "episodes", "--agent", "agents_here:left", "--reward-range", "0", "1")
     assert decide(*asked, "--vector", "2", "--threshold", "9", "--parallel", workers) == 2
     assert told in capsys.readouterr().err
+
+
+def test_outcomes_on_the_command_line(capsys):
+    assert decide(*POLE, "--threshold", "0.5", "--outcome", "at least 9") == 0
+    said = capsys.readouterr().out
+    assert "The probability that the return is at least 9 is above the threshold (certified)" in said
+    assert decide(*POLE, "--threshold", "0.5", "--outcome", "at most 9", "--vector", "2") == 0
+    half = "--outcome", "agents_here:half", "--return-range", "0", "10"
+    assert decide(*POLE, "--threshold", "6", *half) == 1
+    assert "The mean half is below" in capsys.readouterr().out
+    trial = "python:agents_here:trial", "--assume", "episodes", "--quiet"
+    assert decide(*trial, "--threshold", "0.5", "--outcome", "is_success") == 0
+    assert main(["evaluate", *trial, "--epsilon", "0.2", "--outcome", "is_success"]) == 0
+    assert (
+        main(["compare", POLE[0], "agents_here:right", *POLE[1:], "--margin", "-0.9", "--outcome", "at least 9"]) == 0
+    )
+    assert main(["plan", *POLE[:-1], "--threshold", "0.5", "--outcome", "at least 9", "--quiet"]) == 0
+
+
+@each(
+    ("arguments", "words"),
+    [
+        (("--outcome", "success"), "no key 'success'; its keys are 'is_success'"),
+        (("--outcome", "200"), "outcome is '200'; pass \"at least 200\""),
+        (("--outcome", "agents_here:no"), "--outcome: agents_here has no 'no'"),
+        (("--outcome", "agents_here:half"), "pass --return-range LOW HIGH"),
+        (("--outcome", "at least 0", "--return-range", "0", "9"), "leave --return-range out"),
+        (("--outcome", "at least 0", "--discount", "0.9"), "leave --discount out"),
+    ],
+)
+def test_outcomes_that_are_refused_on_the_command_line(arguments, words, capsys):
+    trial = "python:agents_here:trial", "--assume", "episodes", "--quiet"
+    assert decide(*trial, "--threshold", "0.5", *arguments) == 2
+    assert words in capsys.readouterr().err

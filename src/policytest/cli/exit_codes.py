@@ -170,6 +170,8 @@ PHRASES = {
     "below smallest_propensity;": "below --smallest-propensity;",
     "less than smallest_propensity to": "less than --smallest-propensity to",
     "leave smallest_propensity out": "leave --smallest-propensity out",
+    "leave return_range out": "leave --return-range out",
+    "leave discount out": "leave --discount out",
     "outside reward_range": "outside --reward-range",
     "outside return_range": "outside --return-range",
     "propensity is given, and target is not; pass both, of the logged action: propensity mu(a|s) and target pi(a|s)": (

@@ -189,6 +189,11 @@ class Episodes:
     critic: str | None = option("What is expected of the rest of an episode: package.module:name.", "PLACE")
     reward_range: Range = option(REWARDS_LIE, "LOW HIGH")
     return_range: Range = option(RETURNS_LIE, "LOW HIGH")
+    outcome: str | None = option(
+        'What counts of an episode, in place of its return: "at least 200", a key of the info of its last step such as '
+        "is_success, or a function of (rewards, info), package.module:name.",
+        "OUTCOME",
+    )
     vector: int | None = option("Run N environments at once (gymnasium.make_vec).", "N")
     batched: bool = option("With --vector: call the agent with all observations at once.", default=False)
     stochastic: bool = option(

@@ -32,6 +32,7 @@ import numpy as np
 from policytest._base import arrays
 from policytest._base.arrays import FloatArray
 from policytest._base.errors import InputError
+from policytest.data.outcome import EpisodeOutcome, ReturnBeyond, episode_outcome
 from policytest.data.vector_walks import VectorWalk, vector_of
 from policytest.data.walks import FunctionWalk, Walk, walk_of
 
@@ -46,6 +47,7 @@ NO_BOUND = (
     "returns have no known range: pass return_range=(low, high), or reward_range=(low, high) with a horizon or a "
     "discount below 1"
 )
+OUTCOME_UNBOUNDED = "outcome: what it returns has no known range; pass return_range=(low, high), where it always lies"
 POLICIES = {"deterministic": "predict(..., deterministic=True)", "stochastic": "predict(..., deterministic=False)"}
 
 Range = tuple[float, float]
@@ -82,6 +84,12 @@ class Episodes:
     score
         What is asked about returns in the place of their mean, such as their median; see
         `policytest.eprocess.interval.Score`.
+    outcome
+        What counts of an episode in the place of its return: a function of (rewards, info) that returns a number, where
+        ``rewards`` is the array of all rewards and ``info`` the info dictionary of the last step (of a function
+        ``run(rng)``: what it returns beside the rewards, as ``(rewards, info)``). Then ``return_range`` is its range.
+        Or `at_least(200)`, whose mean is the probability of such a return; or a key of the info, "is_success", with
+        numbers from 0 to 1. Every episode is run to its end.
 
     >>> import policytest as pt
     >>> coin = pt.Episodes(lambda rng: rng.random() < 0.7, return_range=(0, 1))
@@ -99,7 +107,9 @@ class Episodes:
     batched: bool = False
     deterministic: bool = True
     score: Score | None = None
+    outcome: object = None
     walk: Walk | VectorWalk | FunctionWalk = field(init=False, repr=False)
+    judge: EpisodeOutcome | None = field(init=False, repr=False)
     states: None = field(default=None, init=False, repr=False)
     actions: None = field(default=None, init=False, repr=False)
 
@@ -125,16 +135,41 @@ class Episodes:
             arrays.positive(**{"score.room": self.score.room})
         for name in ("reward_range", "return_range"):
             object.__setattr__(self, name, checked_range(name, getattr(self, name)))
-        known = {"discount": discount, "horizon": horizon, "walk": walk}
+        known = {"discount": discount, "horizon": horizon, "walk": walk, "judge": episode_outcome(self.outcome)}
         for name, given in known.items():
             object.__setattr__(self, name, given)
+        self._check_outcome()
         if not all(map(math.isfinite, self.bounds)):
-            raise InputError(NO_BOUND)
+            raise InputError(NO_BOUND if self.judge is None else OUTCOME_UNBOUNDED)
+
+    def _check_outcome(self) -> None:
+        """An outcome is of a whole episode, and its mean is asked about."""
+        if self.judge is None:
+            return
+        if self.critic is not None:
+            raise InputError("critic: it keeps the mean return, and an outcome is another number; leave one out")
+        if self.score is not None:
+            raise InputError("score: it asks about returns, and the mean of an outcome is asked about; leave one out")
+        if self.discount < 1.0:
+            raise InputError(
+                f"discount is {self.discount:g}, and an outcome is about all rewards of an episode as they are; leave "
+                "discount out, or let the outcome discount them"
+            )
+        if isinstance(self.judge, ReturnBeyond) and self.return_range not in (None, self.judge.range):
+            raise InputError(
+                f"return_range is {self.return_range}, and the outcome {self.judge!r} is 0 or 1; leave return_range out"
+            )
 
     @property
     def assumptions(self) -> tuple[str, ...]:
         """What a guarantee rests on."""
-        return (EPISODES_ARE_INDEPENDENT if self.score is None else INDEPENDENT + self.score.name,)
+        return (INDEPENDENT + self.asked_about,)
+
+    @property
+    def asked_about(self) -> str:
+        """What the value is: "mean return", or what the score or the outcome asks about."""
+        named = self.judge if self.score is None else self.score
+        return MEAN_RETURN if named is None else named.name
 
     @property
     def identity(self) -> list[object]:
@@ -142,6 +177,7 @@ class Episodes:
         ranges = [self.reward_range or (), self.return_range or ()]
         which: list[object] = [self.discount, self.critic is not None, self.agent_policy]
         which += [] if self.score is None else [self.score]
+        which += [] if self.judge is None else ["outcome", self.judge.name, self.judge.words]
         return ["episodes", self.name, self.horizon or 0, *ranges, *which]
 
     def value_of(self, returns: FloatArray) -> float:
@@ -161,6 +197,8 @@ class Episodes:
     @cached_property
     def bounds(self) -> Range:
         """(low, high): where the return of an episode lies."""
+        if self.judge is not None:
+            return self.return_range or self.judge.range or (-math.inf, math.inf)
         low, high = -math.inf, math.inf
         if self.reward_range is not None:
             most = geometric(self.discount, self.horizon)
@@ -227,13 +265,26 @@ class Episodes:
             )
         return min(max(paid, low), high)
 
+    def outcome_of(self, rewards: FloatArray, info: Any, seed: int) -> float:
+        """The outcome of an episode that has ended, if it is a number."""
+        assert self.judge is not None
+        found = self.judge(rewards, info)
+        counted = _number(found)
+        if not math.isfinite(counted):
+            raise InputError(
+                f"the outcome of the episode with seed {seed} is {arrays.shown(found)}; an outcome is a truth value or "
+                "a finite number: correct the function, or name another key"
+            )
+        return counted
+
     def checked_return(self, total: float, seed: int) -> float:
         """The return of an episode, if it lies in its range."""
         low, high = self.bounds
+        what = "return" if self.judge is None else "outcome"
         slack = ROUNDING * (1.0 + abs(low) + abs(high))
         if not low - slack <= total <= high + slack:
             raise InputError(
-                f"the return of the episode with seed {seed} is {total:.9g}, outside return_range "
+                f"the {what} of the episode with seed {seed} is {total:.9g}, outside return_range "
                 f"({low:g}, {high:g}); widen the range"
             )
         return min(max(total, low), high)

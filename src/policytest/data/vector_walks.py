@@ -72,7 +72,7 @@ class VectorWalk:
     def step(self) -> Stepped:
         """One step of the agent in every row."""
         actions = self._actions()
-        self.observations, rewards, terminated, truncated, _ = five_parts(self.env.step(actions))
+        self.observations, rewards, terminated, truncated, self.infos = five_parts(self.env.step(actions))
         only_reset, self.waiting = self.waiting, None
         self.starts = np.zeros(self.n, dtype=np.bool_) if only_reset is None else only_reset
         ended = self._flags("terminated", terminated) | self._flags("truncated", truncated)
@@ -83,6 +83,11 @@ class VectorWalk:
                 "environment"
             )
         return Stepped(paid.astype(np.float64, copy=False), ended, only_reset)
+
+    def last_info(self, row: int, ended: bool) -> dict[str, Any]:
+        """The info of the latest step of a row, which ended its episode or did not."""
+        info = row_info(self.infos, row)
+        return info.get("final_info", {}) if ended and self.mode == "SAME_STEP" else info
 
     def _flags(self, name: str, given: object) -> BoolArray:
         """``terminated`` or ``truncated`` of all rows."""
@@ -132,6 +137,28 @@ class VectorWalk:
                 "called with all of them and must return one action for each"
             )
         return actions.astype(np.int64) if actions.dtype == np.bool_ else actions
+
+
+def row_info(infos: Any, row: int) -> dict[str, Any]:
+    """What the infos of a vector say of one row: arrays, beside masks such as ``_key`` for ``key``, or a list.
+
+    >>> row_info({"score": np.array([0.0, 2.0]), "_score": np.array([False, True])}, 1)
+    {'score': np.float64(2.0)}
+    >>> row_info({"score": np.array([0.0, 2.0]), "_score": np.array([False, True])}, 0)
+    {}
+    """
+    if isinstance(infos, list | tuple):
+        return dict(infos[row])
+    found: dict[str, Any] = {}
+    for key, column in infos.items():
+        known = infos.get(f"_{key}")
+        if (key[:1] == "_" and key[1:] in infos) or (known is not None and not known[row]):
+            continue
+        if isinstance(column, dict):
+            found[key] = row_info(column, row)
+        else:
+            found[key] = column[row] if isinstance(column, np.ndarray | list | tuple) and len(column) > row else column
+    return found
 
 
 def vector_of(env: Any, agent: object, batched: bool, deterministic: bool) -> VectorWalk | None:

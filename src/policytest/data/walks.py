@@ -51,7 +51,7 @@ class FunctionWalk:
         return FunctionWalk, (self.run,)
 
     def rewards(self, seed: int) -> object:
-        """What the function returns: the rewards of an episode, or its return."""
+        """What the function returns: the rewards of an episode, or its return; or (rewards, info)."""
         return self.run(np.random.default_rng(seed))
 
 
@@ -74,6 +74,7 @@ class Walk:
         """Reset; the first observation."""
         self.turn.seed(seed)
         self.rng = self.act.begin(seed, self.space)
+        self.info: object = {}  # of the latest step
         self.memory: object = None
         self.starts = STARTS
         if callable(self.begins_anew):
@@ -91,7 +92,7 @@ class Walk:
         """One step by the agent: the next observation, the reward as it is, and whether the episode is over."""
         action, self.memory = self.act(observation, self.rng, self.memory, self.starts)
         self.starts = GOES_ON
-        observation, reward, terminated, truncated, _ = five_parts(self.env.step(action))
+        observation, reward, terminated, truncated, self.info = five_parts(self.env.step(action))
         if type(terminated) is not bool or type(truncated) is not bool:
             terminated, truncated = truth(TERMINATED, terminated), truth(TRUNCATED, truncated)
         return observation, reward, terminated or truncated

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from policytest._base import arrays
 from policytest._base.arrays import Arrays
 from policytest._base.errors import InputError
 from policytest.data.episodes import Episodes
@@ -101,3 +102,9 @@ def whole_episodes(name: str, given: object) -> Episodes:
 def check_same_return(a: Episodes, b: Episodes) -> None:
     """Refuse returns that do not mean the same, and say in what they differ."""
     check_equal(a, b, ("discount", "horizon"), "their returns are only comparable with the same: pass the same")
+    if a.judge != b.judge:
+        first, second = arrays.shown(a.outcome), arrays.shown(b.outcome)
+        raise InputError(
+            f"task_a.outcome is {first} and task_b.outcome is {second}; their episodes are only comparable with the "
+            "same: pass the same function, or the same words"
+        )

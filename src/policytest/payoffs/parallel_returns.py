@@ -42,6 +42,7 @@ REMEDIES = {
     "agent": "pass a function, or an object, that loads what it needs where it is called first",
     "critic": "pass a function that loads what it needs where it is called first",
     "score": "leave out of it what cannot be pickled",
+    "outcome": "leave out of it what cannot be pickled",
 }
 """Of what cannot be sent to a process, beside running one episode after the other."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, NamedTuple
 
@@ -115,11 +115,17 @@ class WholeEpisodes:
             stepped: Any = walk
             observation, earned, scale, steps, over = stepped.begin(seed), 0.0, 1.0, 0, False
             step, checked, discount = stepped.step, about.checked_reward, about.discount
+            rewards: list[float] | None = None if about.judge is None else []
             while not over and steps < last:
                 self._go_on(steps)
                 observation, reward, over = step(observation)
-                earned += scale * checked(reward, steps, seed)
+                paid = checked(reward, steps, seed)
+                earned += scale * paid
                 scale, steps = scale * discount, steps + 1
+                if rewards is not None:
+                    rewards.append(paid)
+            if rewards is not None:
+                earned = about.outcome_of(np.array(rewards), stepped.info, seed)
             return earned, steps, over or steps == about.horizon
 
     def _go_on(self, steps: int) -> None:
@@ -129,7 +135,10 @@ class WholeEpisodes:
 
     def _returned(self, returned: Any, seed: int) -> tuple[float, int, bool]:
         """The same of an episode that a function ran."""
-        about, rewards = self.about, arrays.real_array("what run(rng) returned", np.atleast_1d(returned), (None,))
+        about, info = self.about, dict[str, Any]()
+        if isinstance(returned, tuple) and len(returned) == 2 and isinstance(returned[1], Mapping):
+            returned, info = returned[0], dict(returned[1])
+        rewards = arrays.real_array("what run(rng) returned", np.atleast_1d(returned), (None,))
         horizon = about.horizon
         if horizon is not None and len(rewards) > horizon:
             raise InputError(
@@ -138,6 +147,8 @@ class WholeEpisodes:
             )
         if about.reward_range is not None:
             rewards = np.array([about.checked_reward(float(r), t, seed) for t, r in enumerate(rewards)])
+        if about.judge is not None:
+            return about.outcome_of(rewards, info, seed), len(rewards), True
         return float(np.dot(about.discount ** np.arange(len(rewards)), rewards)), len(rewards), True
 
     def repeat(self, drawing: Drawing) -> None:

@@ -166,6 +166,7 @@ class VectoredEpisodes(EpisodeSupply):
         self.total, self.scale = np.zeros(n), np.ones(n)
         self.steps, self.number = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64)
         self.longest = 0  # of the steps, or more
+        self.history: list[FloatArray] = []  # the rewards of the latest steps, where an outcome needs them
         self.walk.begin(self.seed)
         self._begin(np.ones(n, dtype=np.bool_))
         for index, expected in enumerate(kept):
@@ -195,6 +196,8 @@ class VectoredEpisodes(EpisodeSupply):
         low, high = self.rewards
         if not (np.minimum.reduce(rewards) >= low and np.maximum.reduce(rewards) <= high):  # also where one is nan
             rewards = self._checked(rewards, only_reset)
+        if self.about.judge is not None:
+            self.history.append(rewards.copy())
         if self.about.discount < 1.0:
             rewards = self.scale * rewards
             self.scale *= self.about.discount
@@ -215,6 +218,8 @@ class VectoredEpisodes(EpisodeSupply):
         """Keep the episodes that are over, and go on to the next."""
         counted = over & (self.number >= 0)
         whole = ended if self.about.horizon is None else ended | (self.steps >= self.about.horizon)
+        if self.about.judge is not None:
+            self._judge(counted, ended)
         columns = (column[counted].tolist() for column in (self.number, self.total, self.steps, whole))
         for number, total, steps, is_whole in zip(*columns, strict=True):
             self.ready[number] = self._outcome(total, steps, is_whole)
@@ -224,6 +229,14 @@ class VectoredEpisodes(EpisodeSupply):
             self._begin(begun)
         if self.walk.waiting is None and (self.number < 0).all():  # every row was cut: reset them all
             self.size = min(self.size, self.begun)
+
+    def _judge(self, over: BoolArray, ended: BoolArray) -> None:
+        """Put the outcomes of episodes that are over in the place of their returns."""
+        del self.history[: len(self.history) - self.longest]
+        for row in np.flatnonzero(over).tolist():
+            rewards = np.array([paid[row] for paid in self.history[-int(self.steps[row]) :]])
+            info = self.walk.last_info(row, bool(ended[row]))
+            self.total[row] = self.about.outcome_of(rewards, info, self.seed)
 
     def _outcome(self, total: float, steps: int, is_whole: bool) -> Ended:
         """An episode that is over; one whose rest was not seen has a return in the middle of what it may be."""

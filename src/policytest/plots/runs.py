@@ -14,7 +14,7 @@ from policytest.plots.trace import Trace
 from policytest.results.estimate import Estimate, Interval
 from policytest.results.ladder import AssumptionLadder
 from policytest.results.selection import Selection
-from policytest.results.sentences import ONE_SIDED, measured, sure
+from policytest.results.sentences import ONE_SIDED, counted, measured, sure
 from policytest.results.verdict import Check, Verdict
 
 if TYPE_CHECKING:
@@ -121,9 +121,10 @@ def returns(result: Verdict | Estimate, ax: Axes | None = None) -> Axes:
     found = getattr(result.counts, "histogram", None)
     if found is None:
         return style.nothing(ax, "no episodes were run")
-    words, unit = "return of an episode", "episodes"
+    what = counted(result.task)
+    words, unit = f"{what} of an episode", "episodes"
     if result.about == "difference":
-        words, unit = "return of A less that of B", "pairs of episodes"
+        words, unit = f"{what} of A less that of B", "pairs of episodes"
     left, heights, widths = found.edges[:-1], found.episodes, np.diff(found.edges)
     ax.bar(left, heights, widths, color=SKY, alpha=0.6, edgecolor="white", linewidth=0.6, align="edge", label=unit)
     if isinstance(result, Verdict):

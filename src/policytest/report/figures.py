@@ -100,7 +100,8 @@ def _returns(result: Verdict | Estimate, suppress_below: int) -> Iterator[Figure
     found = getattr(result.counts, "histogram", None)
     if found is None or suppress_below > 1:
         return
-    title, which, what, one = "The returns of the episodes", "episodes have which return", "returns", "episode"
+    what, one = f"{sentences.counted(result.task)}s", "episode"
+    title, which = f"The {what} of the episodes", f"episodes have which {what[:-1]}"
     if result.about == "difference":
         title, which = "The differences of the pairs", "pairs of episodes have which difference, A less B"
         what, one = "differences", "pair"

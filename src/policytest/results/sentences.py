@@ -37,7 +37,7 @@ MARKOV = (
     "Rewards, policy, initial distribution and discount are the ones given; so is the support, where one was declared.",
 )
 DRAWS = "Draws are independent given their state and action, and no sample was chosen by looking ahead."
-RETURNS = "Returns lie in the declared range{}; every one was checked."
+RETURNS = "{} lie in the declared range{}; every one was checked."
 PROCEDURE = "It is a statement about the procedure, over repetitions"
 REFUTED = "the data refute the Markov model"
 CONTRADICTED = "the data contradict every value, so that an assumption of the test fails"
@@ -125,7 +125,8 @@ def assumptions_of(task: Subject, known: Sequence[str] | None = None) -> tuple[s
 def markov(task: Subject) -> tuple[str, ...]:
     """What is assumed of the process, and what is given."""
     if is_about_episodes(task):
-        return (RETURNS.format("" if task.bounds is None else ", {} to {}".format(*map(number, task.bounds))),)
+        ends = "" if task.bounds is None else ", {} to {}".format(*map(number, task.bounds))
+        return (RETURNS.format(f"{capital(counted(task))}s", ends),)
     if not isinstance(task, Task) or task.is_discounted_table:
         return MARKOV
     law, given = MARKOV
@@ -342,6 +343,11 @@ def of_episodes(task: Subject) -> str:
     return next(found, MEAN_RETURN).removeprefix(INDEPENDENT)
 
 
+def counted(task: Subject) -> str:
+    """What an episode gives: its "return"; or its "outcome", such as a success."""
+    return "return" if of_episodes(task).endswith(("return", "returns")) else "outcome"
+
+
 def measured(result: Verdict | Estimate) -> str:
     """What a result is about: a "value", a "difference", or the mean return of episodes."""
     is_return = result.about == "value" and is_about_episodes(result.task)
@@ -386,10 +392,11 @@ def _about_episodes(task: Episodes | LoggedEpisodes, question: str) -> list[str]
     asked = question.format(f"the {of_episodes(task)} of this {'agent' if isinstance(task, Episodes) else 'policy'}")
     which = task.agent_policy
     acting = f" The agent's policy is the {which} one, {POLICIES[which]}." if which else ""
-    return [
-        f"{asked} An episode is one of {task.name}{until}; its return is the sum of its rewards{counting}, between "
-        f"{number(task.bounds[0])} and {number(task.bounds[1])}.{acting}"
-    ]
+    ends = f"between {number(task.bounds[0])} and {number(task.bounds[1])}"
+    counts = f"return is the sum of its rewards{counting}, {ends}"
+    if isinstance(task, Episodes) and task.judge is not None:
+        counts = f"outcome is {task.judge.words}, {ends}"
+    return [f"{asked} An episode is one of {task.name}{until}; its {counts}.{acting}"]
 
 
 def budget_rows(budget: int | None, counts: Seen, about: str = "value") -> list[Row]:

@@ -20,7 +20,10 @@ PYTHON = "python:"
 
 
 class AskedEpisodes(NamedTuple):
-    """What is said about episodes beside their address; agent and critic are places package.module:name."""
+    """What is said about episodes beside their address; agent and critic are places package.module:name.
+
+    So is an outcome, unless it is "at least 200", "at most 10" or a key of the info of the last step.
+    """
 
     agent: str | None = None
     horizon: int | str | None = None
@@ -31,6 +34,7 @@ class AskedEpisodes(NamedTuple):
     vector: int | None = None
     batched: bool = False
     stochastic: bool = False
+    outcome: str | None = None
 
 
 def episodes_at(address: str, asked: AskedEpisodes, dashes: str = "") -> Episodes:
@@ -44,9 +48,9 @@ def episodes_at(address: str, asked: AskedEpisodes, dashes: str = "") -> Episode
         env, discount = _gymnasium(address, asked.vector)
     else:
         raise InputError(f"{address!r} has no episodes; pass {PREFIX}CartPole-v1, or {PYTHON}package.module:name")
-    agent, critic = (
-        None if place is None else instance_of(dashes + name, place, imported(dashes + name, place))
-        for name, place in (("agent", asked.agent), ("critic", asked.critic))
+    agent, critic, outcome = (
+        place if name == "outcome" and ":" not in str(place) else _at(dashes + name, place)
+        for name, place in (("agent", asked.agent), ("critic", asked.critic), ("outcome", asked.outcome))
     )
     given = asked.discount if asked.discount is not None else discount
     ranges = asked.reward_range, asked.return_range
@@ -63,9 +67,15 @@ def episodes_at(address: str, asked: AskedEpisodes, dashes: str = "") -> Episode
             critic=critic,
             batched=asked.batched,
             deterministic=not arrays.flag("stochastic", asked.stochastic),
+            outcome=outcome,
         )
     except InputError as error:
         raise InputError(f"{address}: {_spelled(str(error), dashes)}") from None
+
+
+def _at(argument: str, place: str | None) -> object:
+    """The object at a place; None without one."""
+    return None if place is None else instance_of(argument, place, imported(argument, place))
 
 
 def _spelled(told: str, dashes: str) -> str:
