@@ -85,6 +85,7 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/diagnostics.py
 
 calibrate: $(STAMP)
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m calibration
 	$(BIN)/python benchmarks/calibration.py
 	$(BIN)/python benchmarks/episode_calibration.py
 	$(BIN)/python benchmarks/budget_calibration.py

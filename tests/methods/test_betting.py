@@ -448,6 +448,7 @@ def test_the_interval_of_counts_does_not_contradict_their_verdict():
     assert run.refuter(1.0, as_staked=True).log_capital(0.0) == pytest.approx(run.evidence()[0], abs=1e-9)
 
 
+@pytest.mark.calibration
 @pytest.mark.parametrize(("inflated", "caught"), [(0.0, False), (2.0, True)])
 @policies
 def test_each_end_of_the_interval_of_a_verdict_misses_at_most_as_often_as_delta_allows(

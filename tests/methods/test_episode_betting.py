@@ -481,6 +481,7 @@ def test_questions_that_need_the_discounted_table_refuse_in_one_line():
     assert pt.assess(task, counts, 0.05, method=pt.TDBetting(), design="fixed").answer in ("above", None)
 
 
+@pytest.mark.calibration
 def test_plans_and_forecasts_come_close():
     """A plan is the mean of simulated runs; a forecast is of a run that goes on, or of another log."""
     for task, kernel in (coin_task(0.4), coin_task(0.4, 5)):

@@ -54,6 +54,7 @@ def share_of(answer, *about, runs, **limits):
     return sum(run_of(*about, seed, **limits).answer == answer for seed in range(runs))
 
 
+@pytest.mark.calibration
 def test_a_budget_is_used_about_as_well_as_by_a_test_at_its_end():
     """Paths to the goal or not, in a chain where each takes 4 steps on average: beside the z-test, and plain bets."""
     task, kernel = walk_to_goal(0.55)

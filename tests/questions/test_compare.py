@@ -593,6 +593,7 @@ def test_a_log_says_which_policy_is_better():
     assert "no unused transition left for" in short.reason
 
 
+@pytest.mark.calibration
 def test_policies_that_are_as_good_are_seldom_told_apart_on_a_log(monkeypatch):
     """At an exact tie an answer is wrong: 40 logs at delta = 0.2 a side; the control claims two nats that it lacks."""
     monkeypatch.setattr(compare_module, "replicate_seeds", lambda seed: stacks.replicate_seeds(seed, 2))
@@ -686,6 +687,7 @@ def one_set(monkeypatch):
     monkeypatch.setattr(stacks, "HALF", 0.0)
 
 
+@pytest.mark.calibration
 def test_the_logged_policy_keeps_delta_if_actions_were_chosen_by_the_state_alone(one_set):
     """All policies are as good, so that each answer is wrong; a rule that reacts to outcomes is caught."""
     states, delta, runs = 40, 0.2, 40

@@ -101,6 +101,7 @@ def tied(within, seed, nats=0.0):
     return found.index if found.answered else None
 
 
+@pytest.mark.calibration
 @pytest.mark.parametrize("within", [None, 1])
 def test_between_equal_chances_of_success_either_is_named_at_most_as_often_as_delta_allows(within):
     """Each of two wrong claims, "the first is better" and "the second is", has delta; two nats too many are seen."""

@@ -63,6 +63,7 @@ def study(indices, draws=50, runs=24, measurements=30):
 # ---------------------------------------------------------------- accuracy
 
 
+@pytest.mark.calibration
 def test_ranges_cover_the_true_mean_and_predictions_are_near_where_the_pilot_says_so():
     """Nine times in ten is promised, for each method. (Eight instances say little; the benchmark says 90% and more.)
 
@@ -104,6 +105,7 @@ def test_the_posterior_knows_how_well_it_knows_the_gap():
     assert chi2.sf(4 * np.sum(np.square(off)), many) < ALARM  # half the error would be noticed
 
 
+@pytest.mark.calibration
 def test_a_range_that_ignores_the_uncertainty_of_the_pilot_does_not_cover():
     """Negative control: at the empirical kernel the Monte-Carlo range misses the truth more often than not."""
     missed = 0
@@ -501,6 +503,7 @@ def test_a_forecast_is_never_below_the_lower_bound_and_never_its_own_limit(seed,
         assert data["least"] == least
 
 
+@pytest.mark.calibration
 def test_a_comparison_on_a_log_is_forecast(monkeypatch):
     """About as often as stated so many more rows settle it: of 13, so that an eighth of the rows would be noticed."""
     monkeypatch.setattr("policytest.questions.plan.still_needed.LOGS", 10)

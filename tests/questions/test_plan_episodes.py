@@ -41,6 +41,7 @@ def test_a_plan_from_a_pilot_that_is_the_law_foresees_the_mean_and_the_spread():
     assert not found.at_least
 
 
+@pytest.mark.calibration
 def test_the_uncertainty_of_a_small_pilot_is_part_of_the_range():
     """Of pilots of 40 episodes, about nine in ten have a range that holds a test."""
     actual, held = lengths(0.4, 16), 0
@@ -98,6 +99,7 @@ def test_bad_arguments_are_refused_in_words():
 # ---------------------------------------------------------------- a test that goes on
 
 
+@pytest.mark.calibration
 def test_what_is_still_needed_is_enough_about_as_often_as_it_says():
     """With a chance of 0.8, over runs that were stopped early; the low end of the range is seldom enough."""
     enough, early = [], []

@@ -100,6 +100,7 @@ def test_rewards_that_follow_the_next_state_are_simulated_so():
 # ---------------------------------------------------------------- plans
 
 
+@pytest.mark.calibration
 def test_a_plan_with_mean_rewards_states_the_samples_of_real_runs():
     """At the ends of the range, as planned for, the mean is within the range; narrower rewards need fewer samples."""
     plan = pt.plan(TASK, KERNEL, VALUE - 0.3, rewards=MEANS)
@@ -131,6 +132,7 @@ def test_several_guesses_and_listed_rewards():
     assert first.samples == second.samples  # the two values are the ends of the range
 
 
+@pytest.mark.calibration
 def test_runs_that_go_on_end_within_what_was_said_as_often_as_stated():
     """Of real runs that are resumed, one in five may take longer; longer than a tenth of it, nearly all do."""
     sim, found = pt.TabularSimulator(KERNEL, rewards=LAWS["narrow"]), []
