@@ -272,9 +272,25 @@ def test_a_budget_is_kept_and_may_be_larger_when_the_run_goes_on(capsys, here):
     assert decide(*coin, "0.65", "--budget", "20", "--checkpoint", "run.npz", "--json", "--html", "page.html") == 3
     told = json.loads(capsys.readouterr().out)
     assert (told["budget"], told["provenance"]["budget"], told["episodes"]) == (20, 20, 20)
-    assert "the budget of 20 episodes is used up" in (here / "page.html").read_text(encoding="utf-8")
+    page = (here / "page.html").read_text(encoding="utf-8")
+    assert "within the budget of 20, the evidence is" in page
+    assert "the budget of 20 episodes is used up. A larger budget keeps the guarantee, but little" in page
     assert decide(*coin, "0.65", "--budget", "0") == 2
     assert "--budget is 0" in capsys.readouterr().err
+    assert decide(*coin, "0.65", "--budget", "10") == 3
+    assert "with --checkpoint FILE a run can be continued, with a larger --budget" in capsys.readouterr().err
+
+
+def test_the_budget_of_a_comparison_is_told_in_pairs(capsys, here):
+    coins = ("python:agents_here:coin", "python:agents_here:coin", "--assume", "episodes", "--return-range", "0", "1")
+    assert main(["compare", *coins, "--margin", "-0.9", "--budget", "40", "--quiet", "--json"]) == 0
+    said = capsys.readouterr().out
+    pairs = json.loads(said)["episodes"]
+    (here / "found.json").write_text(said, encoding="utf-8")
+    assert main(["report", "found.json", "--out", "page.html"]) == 0
+    page = (here / "page.html").read_text(encoding="utf-8")
+    assert f"after {pairs} pairs of episodes ({2 * pairs} samples), within the budget of 40" in page
+    assert "compare(agent_a, agent_b, delta=0.05, margin=-0.9, rng=seed, budget=40)" in page
 
 
 def test_an_estimate_and_a_plan_have_a_budget(capsys, here):
@@ -298,6 +314,7 @@ def test_an_estimate_and_a_plan_have_a_budget(capsys, here):
     words = f"budget of {told['budget']} episodes answers with probability 0.8"
     assert words in (here / "plan.html").read_text(encoding="utf-8")
     assert main([*plan[:-2], "1.5"]) == 2
+    assert "--power is 1.5" in capsys.readouterr().err
 
 
 def test_a_checkpoint_is_resumed_and_ctrl_c_ends_undecided(capsys, here):

@@ -225,6 +225,9 @@ def test_no_more_episodes_begin_than_the_budget_has(inline):
     verdict = pt.decide(success(0.5), threshold=0.5, budget=7, parallel=5)
     assert [kind for kind, _ in inline.log].count("begin") == 7
     assert (verdict.samples, verdict.counts.episodes) == (7, 7)
+    estimate = pt.evaluate(success(0.5), budget=9, parallel=5)
+    assert [kind for kind, _ in inline.log].count("begin") == 7 + 9
+    assert (estimate.samples, estimate.counts.episodes) == (9, 9)
 
 
 def test_an_error_comes_after_the_episodes_before_it(inline):

@@ -63,6 +63,23 @@ def test_a_run_that_is_paused_goes_on_as_if_it_had_not_been(agent, tmp_path):
     assert (again.answer, again.samples, again.evidence) == (whole.answer, whole.samples, whole.evidence)
 
 
+def test_a_run_that_fails_at_its_first_episode_goes_on_from_its_checkpoint(tmp_path):
+    works = []
+
+    def run(rng):
+        if not works:
+            raise ConnectionError("not there yet")
+        return [float(rng.random() < 0.6)]
+
+    agent, kept = pt.Episodes(run, return_range=(0, 1)), tmp_path / "run.npz"
+    with pytest.raises(ConnectionError):
+        pt.decide(agent, threshold=0.5, budget=120, rng=5, checkpoint=kept)
+    works.append(True)
+    again = pt.decide(agent, threshold=0.5, budget=120, resume=kept)
+    whole = pt.decide(agent, threshold=0.5, budget=120, rng=5)
+    assert (again.answer, again.samples, again.evidence) == (whole.answer, whole.samples, whole.evidence)
+
+
 def test_a_larger_budget_goes_on_with_the_capital_that_is_left():
     agent = success(0.6)
     first = pt.decide(agent, threshold=0.5, budget=30, rng=3)

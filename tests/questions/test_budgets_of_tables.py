@@ -133,6 +133,21 @@ def test_a_run_that_is_paused_goes_on_as_if_it_had_not_been(name, tmp_path):
     assert again.evidence == pytest.approx(whole.evidence, rel=1e-9)
 
 
+@each("parallel", [1, 8])
+def test_a_run_that_fails_at_its_first_draw_goes_on_from_its_checkpoint(parallel, tmp_path):
+    task, kernel = discounted()
+    draw, kept = pt.TabularSimulator(kernel).draw, tmp_path / f"{parallel}.npz"
+    R, limits = pt.value(task, kernel) - 0.2, {"budget": 1500, "rng": 5, "parallel": parallel}
+
+    def fails(states, actions, rng):
+        raise ConnectionError("not there yet")
+
+    with pytest.raises(ConnectionError):
+        pt.decide(task, fails, R, **limits, checkpoint=kept)
+    again, whole = (pt.decide(task, draw, R, **limits, resume=resume) for resume in (kept, None))
+    assert (again.answer, again.samples, again.evidence) == (whole.answer, whole.samples, whole.evidence)
+
+
 def test_a_larger_budget_goes_on_with_the_capital_that_is_left():
     task, kernel = walk_to_goal(0.55)
     sim = pt.TabularSimulator(kernel)

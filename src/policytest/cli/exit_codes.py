@@ -138,6 +138,7 @@ PHRASES = {
     "max_samples is ": "--max-samples is ",
     "max_seconds is": "--max-seconds is",
     "budget is": "--budget is",
+    "power is": "--power is",
     "budget: ": "--budget: ",
     "(max_samples stops a run)": "(--max-samples stops a run)",
     "or max_samples to stop the search": "or --max-samples to stop the search",

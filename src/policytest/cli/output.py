@@ -192,6 +192,7 @@ def how_to_go_on(verdict: Verdict, checkpoint: Path | None) -> str:
     remedy = f"{checkpoint} holds the run, and the same command continues it (with a larger {limit} if need be)"
     if checkpoint is None:
         remedy = "with --checkpoint FILE a run can be continued"
+        remedy += ", with a larger --budget" if limit == "--budget" else ""
     return f"undecided after {plural(verdict.samples, 'sample')}; {remedy}"
 
 

@@ -172,13 +172,13 @@ def aimed_capital(x: FloatArray, best: float, delta: float, total: int, pairs: b
 
 
 class Begun(NamedTuple):
-    """Where a run stood when its target was set."""
+    """Where a run stood when its target was set; before that nothing is required."""
 
     budget: int
-    required: float
-    spent: int
-    above: float  # the evidence
-    below: float
+    required: float = 0.0
+    spent: int = 0
+    above: float = 0.0  # the evidence
+    below: float = 0.0
 
 
 def begun_of(state: Arrays) -> Begun:
@@ -196,7 +196,7 @@ class Aim:
     """
 
     def __init__(self, budget: int, best: tuple[float, float], pairs: bool = False) -> None:
-        self.budget, self.begun = budget, Begun(0, 0.0, 0, 0.0, 0.0)
+        self.budget, self.begun = budget, Begun(budget)  # that is kept, even before the run has begun
         self.unit = ("pair of episodes", "pairs of episodes") if pairs else ("episode", "episodes")
         self.targets = [BudgetTarget(1.0, budget, end, pairs) for end in best]
 

@@ -108,7 +108,7 @@ class SampleAim:
     """
 
     def __init__(self, budget: int) -> None:
-        self.budget, self.begun = budget, Begun(0, 0.0, 0, 0.0, 0.0)
+        self.budget, self.begun = budget, Begun(budget)
         self.unit, self.look_at = 0.0, 0.0  # of outcomes; the samples from which on fractions are chosen again
         self.noise = {sign: Noise() for sign in SIDES}
         self.goals = {sign: [Goal(0.0, 0.0, 0.0, 0.0)] * len(PARTS) for sign in SIDES}

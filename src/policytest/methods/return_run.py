@@ -105,8 +105,8 @@ class ReturnsRun(Run):
     def step(self, required: float, most: int) -> None:
         """The next episodes, up to the first at which the evidence suffices; a vector gets the others back."""
         self._fit()
-        if self.aim is not None:
-            self.source.expect(self.aim.budget - self.episodes)
+        if self.most_episodes < math.inf:
+            self.source.expect(int(self.most_episodes) - self.episodes)
         taken, done = self.source.take(most), 0
         while done < len(taken.returns) and self.answer is None and not self.is_spent:
             until = done + (1 if self.indifference else self.refit_at - self.episodes)

@@ -87,7 +87,8 @@ def verdict_story(verdict: Verdict, question: str | None = None, suppress_below:
     """Is the value above the threshold, or the difference above the margin."""
     alone, rows = verdict.about == "value", safe_rows(verdict.summary.rows, suppress_below)
     budget = verdict.provenance.budget
-    samples, more = sentences.after(how_many(verdict.samples, suppress_below), verdict.counts, budget), budgeted(budget)
+    seen, more = how_many(verdict.samples, suppress_below), budgeted(budget)
+    samples = sentences.after(seen, verdict.counts, budget, verdict.about)
     place = Names(verdict.task.states, verdict.task.actions).place
     hidden = f"Counts from 1 to {suppress_below - 1} are not shown, nor what would give them away."
     after = f"{plural(verdict.proof_samples, 'sample')} drawn for the proof, after the answer had been found."
@@ -97,7 +98,8 @@ def verdict_story(verdict: Verdict, question: str | None = None, suppress_below:
     if isinstance(verdict.task, LoggedEpisodes):
         call = f"assess(log, threshold={verdict.threshold:g}, delta={verdict.delta:g})"
     if not alone:
-        call = f"compare(task_a, task_b, sim, delta={verdict.delta:g}, margin={verdict.threshold:g}, rng=seed{more})"
+        both = "agent_a, agent_b" if of_episodes else "task_a, task_b, sim"
+        call = f"compare({both}, delta={verdict.delta:g}, margin={verdict.threshold:g}, rng=seed{more})"
     return Story(
         question or (f"Is this {who} good enough?" if alone else f"Which {who} is better?"),
         *sentences.claim(verdict),

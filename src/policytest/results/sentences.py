@@ -43,6 +43,8 @@ REFUTED = "the data refute the Markov model"
 CONTRADICTED = "the data contradict every value, so that an assumption of the test fails"
 SEARCHED = "rests on a local optimum, which is not proved to be the global one"
 NO_RELIABLE_ANSWER = "No reliable answer"
+NOT_LOST = "Nothing is lost: sampling on keeps the guarantee"
+SPENT = "A larger budget keeps the guarantee, but little capital may be left for it"
 WORDS = {
     "above": "above the threshold",
     "below": "below the threshold",
@@ -203,10 +205,12 @@ def claim(v: Verdict) -> tuple[str, str]:
 def lead(v: Verdict, samples: str) -> str:
     """How the answer came about."""
     if v.answer is None:
+        comma = "" if v.provenance.budget is None else ","
+        more = SPENT if v.reason.startswith("the budget") else NOT_LOST
         return (
-            f"After {samples} the evidence is {nats(max(v.evidence))} of the {nats(v.required)} "
+            f"After {samples}{comma} the evidence is {nats(max(v.evidence))} of the {nats(v.required)} "
             f"that an answer with a probability of error of at most {probability(v.delta)} needs: "
-            f"{v.reason or 'the data do not settle it'}. Nothing is lost: sampling on keeps the guarantee."
+            f"{v.reason or 'the data do not settle it'}. {more}."
         )
     if v.samples == 0:
         return f"{capital(known(v))}."
@@ -354,10 +358,11 @@ def measured(result: Verdict | Estimate) -> str:
     return of_episodes(result.task) if is_return else result.about
 
 
-def after(samples: str, counts: Seen, budget: int | None = None) -> str:
-    """After how many samples, and episodes where a result rests on them; and what was allowed beforehand."""
+def after(samples: str, counts: Seen, budget: int | None = None, about: str = "value") -> str:
+    """After how many samples, and episodes or pairs where a result rests on them; and what was allowed beforehand."""
     within = "" if budget is None else f", within the budget of {number(budget)}"
-    return (samples if counts.episodes is None else f"{plural(counts.episodes, 'episode')} ({samples})") + within
+    unit = ("pair of episodes", "pairs of episodes") if about == "difference" else ("episode",)
+    return (samples if counts.episodes is None else f"{plural(counts.episodes, *unit)} ({samples})") + within
 
 
 def quantity(task: Subject) -> str:
@@ -411,10 +416,13 @@ def episode_rows(counts: Seen, samples: int, about: str = "value") -> list[Row]:
     found, total = counts.episodes, samples if counts.total is None else counts.total
     if found is None:
         return []
-    if about == "difference":
-        return [Row("pairs of episodes", number(found), "both of a pair with the same seed", "episodes", found)]
-    others = samples - total
-    remark = f"{plural(others, 'sample')} of episodes that were under way" if others else ""
+    others, is_paired = samples - total, about == "difference"
+    remark = (
+        f"{plural(others, 'sample')} of {'pairs' if is_paired else 'episodes'} that were under way" if others else ""
+    )
+    if is_paired:
+        remark = "; ".join(part for part in ("both of a pair with the same seed", remark) if part)
+        return [Row("pairs of episodes", number(found), remark, "episodes", found)]
     if others < 0:  # of a log, which is read to its end
         remark = f"all of the log; the answer was reached after {number(samples)} of its {plural(total, 'row')}"
     return [Row("episodes", number(found), remark, "episodes", found)]
