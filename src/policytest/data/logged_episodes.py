@@ -47,7 +47,8 @@ from policytest._base.arrays import AnyArray, AsArray, BoolArray, FloatArray, In
 from policytest._base.compiled.weights import Scale, weigh_episodes
 from policytest._base.errors import InputError
 from policytest._base.text import number
-from policytest.data.episodes import EPISODES_ARE_INDEPENDENT, NO_BOUND, ROUNDING, Range, geometric, two_ends
+from policytest.data.episodes import EPISODES_ARE_INDEPENDENT, geometric
+from policytest.data.ranges import NO_RANGE, ROUNDING, Range, check_bounds, ends_of, outside
 
 ON_PROPENSITIES = (
     EPISODES_ARE_INDEPENDENT,
@@ -57,7 +58,6 @@ ON_PROPENSITIES = (
 )
 ON_SMALLEST = "no action, logged or not, had a propensity below {bound}, which was known before the data"
 ON_CRITICS = "v is the mean of q under the target policy, and both were fixed before the episode"
-NO_RANGE = (-math.inf, math.inf)
 ROUNDED = 1e-6  # of a propensity: how far one may be off in a column of 32 bits
 NOT_ITS_OWN = "without propensities they are read as episodes of this policy, and they are of another one"
 WEIGH_OR_NOT = 'weigh them with columns={"propensity": ...}, or ask a Markov table instead'
@@ -109,8 +109,9 @@ class LoggedEpisodes:
     discount, horizon
         gamma in [0, 1], and the largest number of steps of an episode (None: no limit).
     reward_range, return_range
-        (low, high) of each reward, and of the return of an episode; at least one of them. An end may be infinite: the
-        side that needs it is then not tested. Every reward and every return is checked.
+        (low, high) of each reward, and of the return of an episode; at least one of them. None or an
+        infinity is an end that is not known: the side that needs it is then not tested. Every reward and every return
+        is checked.
     q, v
         For doubly robust outcomes: estimates of the return from this row on, fixed before the episode. q of the logged
         action, v the mean of q under the target policy: v = sum over a of pi(a|s) q(s,a). They need
@@ -335,8 +336,7 @@ class LoggedEpisodes:
                 self.reward_range,
             )
             np.clip(self.reward, *self.reward_range, out=self.reward)
-        if not any(map(math.isfinite, self.bounds)):
-            raise InputError(NO_BOUND)
+        check_bounds(self.bounds)
         possible = self.return_range if self.rows is None else self.bounds
         if possible is not None and (at := arrays.first(outside(self.outcomes.returns, possible))) is not None:
             name = "return_range" if self.return_range else "what rewards in their range give,"
@@ -448,22 +448,6 @@ def against_smallest(mu: FloatArray, pi: FloatArray, bound: FloatArray | float) 
         (mu < bound * (1.0 - ROUNDED), f"it is below smallest_propensity; {remedy}"),
         ((pi < 1.0 - ROUNDED) & (bound > 1.0 - mu + ROUNDED), f"{left}; {remedy}"),
     ]
-
-
-def outside(found: FloatArray, ends: Range) -> BoolArray:
-    """Which numbers lie outside, by more than rounding."""
-    slack = ROUNDING * (1.0 + sum(abs(end) for end in ends if math.isfinite(end)))
-    return np.asarray((found < ends[0] - slack) | (found > ends[1] + slack))
-
-
-def ends_of(name: str, given: object) -> Range | None:
-    """(low, high): two numbers in this order, of which one may be infinite."""
-    if given is None:
-        return None
-    low, high = (float(arrays.numbers(*end)) for end in two_ends(name, given))
-    if not low <= high or low == math.inf or high == -math.inf:
-        raise InputError(f"{name} is ({low:g}, {high:g}); pass (low, high), the first not above the second")
-    return low, high
 
 
 def scale_of(discount: float, horizon: int | None, rewards: Range | None, returns: Range | None) -> Scale:

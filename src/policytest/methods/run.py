@@ -242,6 +242,10 @@ class Run:
         """Where there is more to say than that the samples did not suffice."""
         return ""
 
+    def only_answer(self) -> str:
+        """Which answer can be given, and why no other, in words; "" where more than one can."""
+        return ""
+
 
 def is_certified(run: Run, required: float) -> bool:
     """Whether a run's answer is proved: the proved evidence against the other side reaches what is required.

@@ -115,7 +115,8 @@ class Estimate(Shown):
     @cached_property
     def summary(self) -> Table:
         """As one table, for text, HTML and JSON."""
-        half = f"within {number(sentences.half_width(self))}"
+        width = sentences.half_width(self)
+        half = f"within {number(width)}" if math.isfinite(width) else "the mean so far"
         proof = sentences.proof(self.certified, self.task.assumptions, self.flaws)
         rows = (
             Row(sentences.measured(self), number(self.value), half, "value", self.value),
