@@ -20,14 +20,14 @@ from policytest.data.returns import Returns
 from policytest.eprocess.budget import Aim, refuse_other_budgets
 from policytest.eprocess.capital import SIDES, Bet, TwoSided, with_rounding_margin
 from policytest.eprocess.interval import Score
-from policytest.eprocess.strategies import AIMED, ENDS, ON_RETURNS, Moments, without_tail
+from policytest.eprocess.strategies import AIMED, ENDS, ON_RETURNS, Moments
 from policytest.methods.run import Run, Settings
+from policytest.payoffs.independence import drift
 from policytest.payoffs.known_range import only_answer
 from policytest.payoffs.outcomes import EpisodeSupply, Outcomes
 from policytest.payoffs.parallel_returns import ParallelEpisodes
 from policytest.payoffs.returns import DrawnEpisodes
 
-RECENT = 2**12  # outcomes that fractions without a bound are fitted to
 REFIT = 1.05  # fractions are fitted again when the episodes have grown by this factor
 PRIOR = 0.3  # of one episode: the mean square of what a full bet wins, before anything is seen
 
@@ -176,8 +176,7 @@ class ReturnsRun(Run):
             room = sign * (self.threshold - bound) if self.task.score is None else self.task.score.room
             v, here = seen.variance(), 1.0
             if self.one_ended and 0 < room < math.inf:
-                won = self.bets[sign].latest(RECENT)
-                v, here = without_tail(won / room, seen, PRIOR), self._room_here(sign, bound) / room
+                here = self._room_here(sign, bound) / room
             fractions = aimed[index] if aimed else ON_RETURNS.fractions(v, seen.mean(), seen.count)
             wide = ENDS.fractions(v / here**2, seen.count)
             self.plans.append(Bet(room, fractions, wide))
@@ -219,8 +218,8 @@ class ReturnsRun(Run):
         """With one known end, which answer can be given."""
         if not self.one_ended:
             return ""
-        is_pair = isinstance(self.source, DrawnEpisodes) and len(self.source.player.agents) > 1
-        return only_answer(self._span, self.threshold, "the difference of returns has" if is_pair else "returns have")
+        of = "the difference of returns has" if self.is_comparison else "returns have"
+        return only_answer(self._span, self.threshold, of)
 
     @property
     def one_ended(self) -> bool:
@@ -234,7 +233,25 @@ class ReturnsRun(Run):
 
     def counts(self) -> Returns:
         """What was observed."""
-        return Returns(np.array(self.returns), np.array(self.steps, dtype=np.int64))
+        doubts = *self.source.doubts, *self._drift()
+        steps = np.array(self.steps, dtype=np.int64)
+        return Returns(np.array(self.returns), steps, outside=self.source.outside, doubts=doubts)
+
+    def examine(self) -> None:
+        """Look whether seeds fix episodes, where one more is free."""
+        if self.most_episodes == math.inf:
+            self.source.examine()
+
+    @property
+    def is_comparison(self) -> bool:
+        """Whether outcomes are differences of two agents."""
+        return isinstance(self.source, DrawnEpisodes) and len(self.source.player.agents) > 1
+
+    def _drift(self) -> tuple[str, ...]:
+        """Whether the mean seems to change; a critic changes how returns are spread, and ranks with it."""
+        if self.task.critic is not None or self.task.score is not None:
+            return ()
+        return drift(self.returns, "mean difference" if self.is_comparison else self.task.asked_about)
 
     # ------------------------------------------------------------ keeping
 

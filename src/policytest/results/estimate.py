@@ -129,7 +129,7 @@ class Estimate(Shown):
             *sentences.agent_rows(self.task),
             Row("certified", sentences.YES_NO[self.certified], proof, "certified", self.certified),
         )
-        return Table(sentences.estimate_title(self), rows)
+        return Table(sentences.estimate_title(self), rows, tuple(f"Beware: {words}." for words in self.counts.doubts))
 
     def _wanted(self) -> list[Row]:
         """The precision that was asked for, if one was."""
@@ -147,6 +147,7 @@ class Estimate(Shown):
             "method": self.method,
             "reached": self.reached,
             "flaws": list(self.flaws),
+            "doubts": list(self.counts.doubts),
             "refutes_model": self.refutes_model,
         }
         seen = {"visits": self.counts.visits, **sentences.histogram_data(self.counts)}
