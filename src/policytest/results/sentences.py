@@ -170,7 +170,8 @@ def uncapital(words: str) -> str:
 def title(v: Verdict) -> str:
     """The answer in one line: the title of its summary."""
     if not v.answer:
-        return f"Undecided: {v.reason}"
+        lost = f"; {'; '.join(v.flaws)}: no answer would be certified" if v.flaws and not v.refutes_model else ""
+        return f"Undecided: {v.reason}{lost}"
     claim = f"The {measured(v)} is {WORDS[v.answer]}" if v.about == "value" else f"Policy A {answered(v)}"
     return f"{headline(v, claim)}{f': {known(v)}' if v.is_known else ''}"
 
