@@ -10,7 +10,8 @@ the mean return of each is V whatever happened before, and that returns lie in a
 
     low  = min over n = 1 .. H of lo (1 + gamma + ... + gamma^(n-1)),    high likewise,
 
-since an episode may end at any step. Every reward and every return is compared with these ranges.
+since an episode may end at any step. Every reward and every return is compared with these ranges. One of the two ends
+may be unknown: "above" needs ``low`` alone, "below" ``high`` alone (`policytest.eprocess.capital`).
 
 *Discounted episodes* need not be seen to their end. What follows step t is worth at most
 
@@ -33,6 +34,22 @@ from policytest._base import arrays
 from policytest._base.arrays import FloatArray
 from policytest._base.errors import InputError
 from policytest.data.outcome import EpisodeOutcome, ReturnBeyond, episode_outcome
+from policytest.data.ranges import (
+    NO_BOUND,
+    NO_RANGE,
+    OUTCOME_UNBOUNDED,
+    REFUSE,
+    WARN,
+    Range,
+    check_bounds,
+    ends_of,
+    finite_ends,
+    kept_in,
+    outside_words,
+    range_words,
+    slack_of,
+    times,
+)
 from policytest.data.vector_walks import VectorWalk, vector_of
 from policytest.data.walks import FunctionWalk, Walk, walk_of
 
@@ -41,16 +58,9 @@ if TYPE_CHECKING:  # a process that runs episodes needs no compiler
 
 MEAN_RETURN, INDEPENDENT = "mean return", "episodes are independent of each other, each with the same "
 EPISODES_ARE_INDEPENDENT = INDEPENDENT + MEAN_RETURN
-ROUNDING = 1e-9  # of the range: how far a reward or a return may lie outside
+WIDEN = 'widen the range, or go on without a certificate: on_range="warn"'
 NEGLIGIBLE = 1e-6  # of the range of returns: what the rest of a discounted episode is worth when it is cut
-NO_BOUND = (
-    "returns have no known range: pass return_range=(low, high), or reward_range=(low, high) with a horizon or a "
-    "discount below 1"
-)
-OUTCOME_UNBOUNDED = "outcome: what it returns has no known range; pass return_range=(low, high), where it always lies"
 POLICIES = {"deterministic": "predict(..., deterministic=True)", "stochastic": "predict(..., deterministic=False)"}
-
-Range = tuple[float, float]
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +83,8 @@ class Episodes:
         With a discount below 1 and a ``reward_range`` it is over, at the latest, when its rest cannot matter.
     reward_range, return_range
         (low, high) of each reward, of the return of an episode; at least one of them. Every reward, every return is
-        checked.
+        checked. None or an infinity is an end that is not known: with ``return_range=(-1000, None)`` the answer
+        "above" can be proved, "below" cannot.
     discount
         gamma, in [0, 1].
     critic
@@ -90,6 +101,11 @@ class Episodes:
         ``run(rng)``: what it returns beside the rewards, as ``(rewards, info)``). Then ``return_range`` is its range.
         Or `at_least(200)`, whose mean is the probability of such a return; or a key of the info, "is_success", with
         numbers from 0 to 1. Every episode is run to its end.
+    on_range
+        What becomes of a return (a reward, an outcome) outside its declared range: "refuse", an error; or "warn": the
+        run goes on with the nearest end of the range, and no answer of it is certified.
+    rests_on
+        What else an answer rests on, in words, to be listed among its assumptions.
 
     >>> import policytest as pt
     >>> coin = pt.Episodes(lambda rng: rng.random() < 0.7, return_range=(0, 1))
@@ -108,6 +124,8 @@ class Episodes:
     deterministic: bool = True
     score: Score | None = None
     outcome: object = None
+    on_range: str = REFUSE
+    rests_on: tuple[str, ...] = ()
     walk: Walk | VectorWalk | FunctionWalk = field(init=False, repr=False)
     judge: EpisodeOutcome | None = field(init=False, repr=False)
     states: None = field(default=None, init=False, repr=False)
@@ -134,13 +152,13 @@ class Episodes:
                 )
             arrays.positive(**{"score.room": self.score.room})
         for name in ("reward_range", "return_range"):
-            object.__setattr__(self, name, checked_range(name, getattr(self, name)))
+            object.__setattr__(self, name, ends_of(name, getattr(self, name)))
         known = {"discount": discount, "horizon": horizon, "walk": walk, "judge": episode_outcome(self.outcome)}
         for name, given in known.items():
             object.__setattr__(self, name, given)
+        arrays.one_of("on_range", self.on_range, (REFUSE, WARN))
         self._check_outcome()
-        if not all(map(math.isfinite, self.bounds)):
-            raise InputError(NO_BOUND if self.judge is None else OUTCOME_UNBOUNDED)
+        check_bounds(self.bounds, NO_BOUND if self.judge is None else OUTCOME_UNBOUNDED)
 
     def _check_outcome(self) -> None:
         """An outcome is of a whole episode, and its mean is asked about."""
@@ -163,7 +181,19 @@ class Episodes:
     @property
     def assumptions(self) -> tuple[str, ...]:
         """What a guarantee rests on."""
-        return (INDEPENDENT + self.asked_about,)
+        return (INDEPENDENT + self.asked_about, *self.declared(), *self.rests_on)
+
+    def declared(self, who: str = "") -> tuple[str, ...]:
+        """The ranges that are taken at their word; not that of an outcome which is 0 or 1 by definition."""
+        if self.judge is not None:
+            return () if isinstance(self.judge, ReturnBeyond) else (range_words(f"outcomes{who}", self.bounds),)
+        given = (("rewards", self.reward_range), ("returns", self.return_range))
+        return tuple(range_words(what + who, ends) for what, ends in given if ends is not None and ends != NO_RANGE)
+
+    @property
+    def counted(self) -> str:
+        """What an episode gives."""
+        return "return" if self.judge is None else "outcome"
 
     @property
     def asked_about(self) -> str:
@@ -198,8 +228,8 @@ class Episodes:
     def bounds(self) -> Range:
         """(low, high): where the return of an episode lies."""
         if self.judge is not None:
-            return self.return_range or self.judge.range or (-math.inf, math.inf)
-        low, high = -math.inf, math.inf
+            return self.return_range or self.judge.range or NO_RANGE
+        low, high = NO_RANGE
         if self.reward_range is not None:
             most = geometric(self.discount, self.horizon)
             low, high = (end * (most if end < 0 else 1.0) for end in (self.reward_range[0], -self.reward_range[1]))
@@ -210,12 +240,17 @@ class Episodes:
             raise InputError(f"return_range is {self.return_range}, which rewards in {self.reward_range} cannot give")
         return low, high
 
+    @cached_property
+    def reward_limits(self) -> Range:
+        """Where finite rewards lie."""
+        return finite_ends(self.reward_range or NO_RANGE)
+
     def rest(self, t: int, earned: float) -> Range:
         """Where the discounted sum of the rewards from step t > 0 on lies, after rewards worth ``earned``."""
-        low, high, scale = -math.inf, math.inf, self.discount**t
+        (low, high), scale = NO_RANGE, self.discount**t
         if self.reward_range is not None:
             left = geometric(self.discount, None if self.horizon is None else self.horizon - t)
-            low, high = min(self.reward_range[0], 0.0) * left, max(self.reward_range[1], 0.0) * left
+            low, high = times(min(self.reward_range[0], 0.0), left), times(max(self.reward_range[1], 0.0), left)
         if self.return_range is not None and scale > 0:
             low = max(low, (self.return_range[0] - earned) / scale)
             high = min(high, (self.return_range[1] - earned) / scale)
@@ -225,7 +260,7 @@ class Episodes:
     def last_step(self) -> float:
         """After how many steps an episode is over at the latest: by its horizon, or since the rest cannot matter."""
         horizon = math.inf if self.horizon is None else self.horizon
-        if self.reward_range is None or self.discount == 1.0:
+        if self.reward_range is None or self.discount == 1.0 or not all(map(math.isfinite, self.reward_range)):
             return horizon
         low, high = self.reward_range
         share = NEGLIGIBLE * (self.bounds[1] - self.bounds[0]) * (1.0 - self.discount)
@@ -234,20 +269,17 @@ class Episodes:
             return min(1, horizon)
         return min(math.ceil(math.log(share / worth) / math.log(self.discount)), horizon) if share > 0 else horizon
 
-    def unfinished(self, t: int, earned: float, seed: int) -> Range:
+    def unfinished(self, t: int, earned: float) -> Range:
         """Where the return of an episode lies that was given up after t steps with rewards worth ``earned``."""
         assert self.reward_range is not None
         left, scale = geometric(self.discount, None if self.horizon is None else self.horizon - t), self.discount**t
         lowest, highest = self.reward_range
-        least, most = earned + scale * left * min(lowest, 0.0), earned + scale * left * max(highest, 0.0)
-        self.checked_return(min(max(0.5 * sum(self.bounds), least), most), seed)
-        low, high = (min(max(end, self.bounds[0]), self.bounds[1]) for end in (least, most))
-        return low, high
+        return earned + scale * left * min(lowest, 0.0), earned + scale * left * max(highest, 0.0)
 
     def checked_reward(self, reward: object, t: int, seed: int) -> float:
         """A reward, if it is a number in its range."""
-        known = self.reward_range
-        if type(reward) is float and known is not None and known[0] <= reward <= known[1]:
+        low, high = self.reward_limits
+        if type(reward) is float and low <= reward <= high:
             return reward
         paid = reward if type(reward) is float else _number(reward)
         if not math.isfinite(paid):
@@ -257,13 +289,17 @@ class Episodes:
             )
         if self.reward_range is None:
             return paid
-        low, high = self.reward_range
-        if not low - (slack := ROUNDING * (1.0 + abs(low) + abs(high))) <= paid <= high + slack:
-            raise InputError(
-                f"the reward of step {t} (episode with seed {seed}) is {paid:.9g}, outside reward_range "
-                f"({low:g}, {high:g}); widen the range"
-            )
+        if self.is_beyond(paid):
+            if self.on_range == WARN:
+                return paid
+            where = f"step {t} (episode with seed {seed})"
+            raise InputError(f"{outside_words('reward', where, paid, self.reward_range)}; {WIDEN}")
         return min(max(paid, low), high)
+
+    def is_beyond(self, reward: float) -> bool:
+        """Whether a reward lies outside its range, by more than rounding."""
+        slack = slack_of(self.reward_range or NO_RANGE)
+        return not self.reward_limits[0] - slack <= reward <= self.reward_limits[1] + slack
 
     def outcome_of(self, rewards: FloatArray, info: Any, seed: int) -> float:
         """The outcome of an episode that has ended, if it is a number."""
@@ -277,17 +313,17 @@ class Episodes:
             )
         return counted
 
-    def checked_return(self, total: float, seed: int) -> float:
-        """The return of an episode, if it lies in its range."""
-        low, high = self.bounds
-        what = "return" if self.judge is None else "outcome"
-        slack = ROUNDING * (1.0 + abs(low) + abs(high))
-        if not low - slack <= total <= high + slack:
-            raise InputError(
-                f"the {what} of the episode with seed {seed} is {total:.9g}, outside return_range "
-                f"({low:g}, {high:g}); widen the range"
-            )
-        return min(max(total, low), high)
+    def checked_return(self, total: float, seed: int, number: int) -> float:
+        """The return of an episode, which is the ``number``-th; refused outside its range, unless that only warns."""
+        if self.is_outside(total) and (self.on_range == REFUSE or not math.isfinite(total)):
+            where = f"episode {number} (seed {seed})"
+            raise InputError(f"{outside_words(self.counted, where, total, self.bounds)}; {WIDEN}")
+        return total if self.on_range == WARN else kept_in(total, self.bounds)
+
+    def is_outside(self, total: float) -> bool:
+        """Whether a return lies outside its range, by more than rounding."""
+        (low, high), slack = finite_ends(self.bounds), slack_of(self.bounds)
+        return not low - slack <= total <= high + slack
 
 
 def _number(reward: object) -> float:
@@ -307,20 +343,3 @@ def geometric(discount: float, steps: int | None) -> float:
     if discount == 1.0:
         return math.inf if steps is None else float(steps)
     return (1.0 if steps is None else 1.0 - discount**steps) / (1.0 - discount)
-
-
-def two_ends(name: str, given: object) -> list[tuple[str, object]]:
-    """Both ends of (low, high), with their names."""
-    if not isinstance(given, tuple | list | np.ndarray) or len(given) != 2:
-        raise InputError(f"{name} is {arrays.shown(given)}; pass two numbers (low, high)")
-    return [(f"{name}[{i}]", end) for i, end in enumerate(given)]
-
-
-def checked_range(name: str, given: object) -> Range | None:
-    """(low, high), two finite numbers in this order."""
-    if given is None:
-        return None
-    low, high = (arrays.real_number(*end) for end in two_ends(name, given))
-    if low > high:
-        raise InputError(f"{name} is ({low:g}, {high:g}); the first number must not be above the second")
-    return low, high

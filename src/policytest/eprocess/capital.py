@@ -5,6 +5,14 @@ before Z,
 
     1 + f x  >=  1 - f     has mean at most 1 if V <= R.
 
+*No upper bound is needed.* If Z is above R, 1 + f x is above 1, however large Z is; only a Z below R makes it less
+than 1, and then by f at most. So with low known and high unknown the side "above" bets as it does anyway, on whatever
+upper tail, and the side "below", for which -Z has no bound, stakes nothing: its room is infinite. Outcomes need not be
+clipped either: for c >= R the capital with min(Z, c) is never larger than with Z. (It would be as valid, since
+E[min(Z, c) | past] <= V for every c that is known before Z. Clipping from *below* raises the mean: it is no proof of
+anything.) What a heavy tail spoils is only the guess of a good fraction, to which a fifth of the capital is staked; the
+steady fractions are not guessed (`benchmarks/one_end.py` has what that costs).
+
 So each product over outcomes, and their average with fixed shares, is a nonnegative supermartingale: by Ville's
 inequality it ever reaches 1/delta with probability at most delta if V <= R. The other side bets on -Z.
 

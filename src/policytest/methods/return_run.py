@@ -14,13 +14,16 @@ from policytest._base.arrays import Arrays, FloatArray
 from policytest._base.compiled.small import MOST_WON
 from policytest._base.errors import InputError
 from policytest.data.counts import Counts
-from policytest.data.episodes import ROUNDING, Episodes
+from policytest.data.episodes import Episodes
+from policytest.data.ranges import ROUNDING
 from policytest.data.returns import Returns
 from policytest.eprocess.budget import Aim, refuse_other_budgets
 from policytest.eprocess.capital import SIDES, Bet, TwoSided, with_rounding_margin
 from policytest.eprocess.interval import Score
 from policytest.eprocess.strategies import AIMED, ENDS, ON_RETURNS, Moments
 from policytest.methods.run import Run, Settings
+from policytest.payoffs.independence import drift
+from policytest.payoffs.known_range import only_answer
 from policytest.payoffs.outcomes import EpisodeSupply, Outcomes
 from policytest.payoffs.parallel_returns import ParallelEpisodes
 from policytest.payoffs.returns import DrawnEpisodes
@@ -58,9 +61,10 @@ class ReturnsRun(Run):
         """One fraction a side, chosen before each episode for an answer by the last one of the budget."""
         (low, high), score = self._span, self.task.score
         rooms, best = (self.threshold - low, high - self.threshold), (1.0, 1.0)
-        if score is None and min(rooms) > 0 and max(rooms) < math.inf:  # otherwise no bet is needed, or none taken
+        if score is None and 0 < min(rooms) < math.inf:  # otherwise no bet is needed, or none taken
             best = rooms[1] / rooms[0], rooms[0] / rooms[1]
-        self.aim = Aim(budget, best, pairs)
+        tested = score is not None or rooms[0] < math.inf, score is not None or rooms[1] < math.inf
+        self.aim = Aim(budget, best, pairs, tested)
         self.stop_after(budget)
         self.bets = TwoSided(AIMED, rounding=self.bets.above.rounding, score=score)
 
@@ -169,12 +173,19 @@ class ReturnsRun(Run):
             self.refit_at, aimed = self.episodes + 1, self.aim.fractions(self.evidence(), self.episodes)
         self.plans = []
         for index, (sign, bound, seen) in enumerate(zip(SIDES, self._span, self.moments, strict=True)):
-            v = seen.variance()
-            fractions = aimed[index] if aimed else ON_RETURNS.fractions(v, seen.mean(), seen.count)
-            wide = ENDS.fractions(v, seen.count)
             room = sign * (self.threshold - bound) if self.task.score is None else self.task.score.room
+            v, here = seen.variance(), 1.0
+            if self.one_ended and 0 < room < math.inf:
+                here = self._room_here(sign, bound) / room
+            fractions = aimed[index] if aimed else ON_RETURNS.fractions(v, seen.mean(), seen.count)
+            wide = ENDS.fractions(v / here**2, seen.count)
             self.plans.append(Bet(room, fractions, wide))
         self.source.look(self.threshold, self.estimate - self.threshold, self.both_sides)
+
+    def _room_here(self, sign: float, bound: float) -> float:
+        """What a full bet can lose at the estimate, about where the end of an interval is; the threshold may be far."""
+        room = sign * (self.threshold - bound)
+        return max(sign * (self.estimate - bound), 1e-3 * room) if self.returns else room
 
     # ------------------------------------------------------------ what it can say
 
@@ -203,6 +214,18 @@ class ReturnsRun(Run):
         """That the budget is used up."""
         return f"the budget of {self.aim.words} is used up" if self.aim is not None and self.is_spent else ""
 
+    def only_answer(self) -> str:
+        """With one known end, which answer can be given."""
+        if not self.one_ended:
+            return ""
+        of = "the difference of returns has" if self.is_comparison else "returns have"
+        return only_answer(self._span, self.threshold, of)
+
+    @property
+    def one_ended(self) -> bool:
+        """Whether one end of the range is not known, so that one side is not bet on."""
+        return self.task.score is None and any(map(math.isinf, self._span))
+
     @property
     def estimate(self) -> float:
         """The mean return, or what the score is about."""
@@ -210,7 +233,25 @@ class ReturnsRun(Run):
 
     def counts(self) -> Returns:
         """What was observed."""
-        return Returns(np.array(self.returns), np.array(self.steps, dtype=np.int64))
+        doubts = *self.source.doubts, *self._drift()
+        steps = np.array(self.steps, dtype=np.int64)
+        return Returns(np.array(self.returns), steps, outside=self.source.outside, doubts=doubts)
+
+    def examine(self) -> None:
+        """Look whether seeds fix episodes, where one more is free."""
+        if self.most_episodes == math.inf:
+            self.source.examine()
+
+    @property
+    def is_comparison(self) -> bool:
+        """Whether outcomes are differences of two agents."""
+        return isinstance(self.source, DrawnEpisodes) and len(self.source.player.agents) > 1
+
+    def _drift(self) -> tuple[str, ...]:
+        """Whether the mean seems to change; a critic changes how returns are spread, and ranks with it."""
+        if self.task.critic is not None or self.task.score is not None:
+            return ()
+        return drift(self.returns, "mean difference" if self.is_comparison else self.task.asked_about)
 
     # ------------------------------------------------------------ keeping
 

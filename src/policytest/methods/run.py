@@ -141,6 +141,9 @@ class Run:
     def finish(self) -> None:
         """The run is over, and was not interrupted: wait for what is under way, which counts as used."""
 
+    def examine(self) -> None:
+        """The run is over, and was not interrupted: look at what it assumes, where that costs nothing."""
+
     def update_answer(self, required: float) -> None:
         """Answer if what was found at this sample decides with this much evidence required."""
         above, below = self.evidence()
@@ -240,6 +243,10 @@ class Run:
 
     def why_undecided(self) -> str:
         """Where there is more to say than that the samples did not suffice."""
+        return ""
+
+    def only_answer(self) -> str:
+        """Which answer can be given, and why no other, in words; "" where more than one can."""
         return ""
 
 

@@ -11,11 +11,14 @@ is what pairing saves. It comes from the environment's own luck, such as the sta
 `reset(seed=...)` fixes it. An environment that does not honour its seed has none: the two episodes are then
 independent, and the test is as valid and takes more pairs.
 
+With one end of a range unknown, one end of D is: for "above" bets need low_A and high_B, for "below" high_A and low_B.
+
 Both agents may share one environment object: an episode is over before the next begins.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from policytest._base import arrays
@@ -26,13 +29,18 @@ from policytest.data.walks import FunctionWalk, Walk
 from policytest.payoffs.known_range import check_equal
 from policytest.payoffs.returns import Drawing, Episode, GivenUp, Played, WholeEpisodes
 
+NO_DIFFERENCE = (
+    'the difference of their returns has no known end: "above" needs the low end of task_a and the high end of task_b, '
+    '"below" the other two; pass both ends of return_range in one of them at least'
+)
+
 
 class PairedEpisodes(WholeEpisodes):
     """Pairs of episodes, each from one seed."""
 
     def __init__(self, a: Episodes, b: Episodes) -> None:
         super().__init__(a)
-        self.one, self.other = WholeEpisodes(a), WholeEpisodes(b)
+        self.one, self.other = WholeEpisodes(a, " of agent A"), WholeEpisodes(b, " of agent B")
         self.low, self.high = difference_bounds(a, b)
 
     @property
@@ -68,6 +76,21 @@ class PairedEpisodes(WholeEpisodes):
         second, more, (low_b, high_b) = self.other.settled(seen[1])
         return Episode(first - second, steps + more, (low - high_b, high - low_b))
 
+    @property
+    def outside(self) -> tuple[str, ...]:
+        """Of both agents."""
+        return (*self.one.outside, *self.other.outside)
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """Whether seeds fix the episodes of both. (Two agents that always do the same differ by a constant.)"""
+        return tuple(filter(None, (self.one.unlike, self.other.unlike)))
+
+    def examine(self) -> None:
+        """Repeat an episode of each."""
+        self.one.examine()
+        self.other.examine()
+
     def repeat(self, drawing: Drawing) -> None:
         """Both agents repeat their latest episodes."""
         self.one.repeat(drawing)
@@ -75,12 +98,12 @@ class PairedEpisodes(WholeEpisodes):
 
     def state(self) -> Arrays:
         """The latest episodes of both."""
-        return self.one.state() | {"other_recent": self.other.state()["recent"]}
+        return self.one.state() | {f"other_{name}": value for name, value in self.other.state().items()}
 
     def restore(self, state: Arrays) -> None:
         """Those of the run that goes on."""
         self.one.restore(state)
-        self.other.restore({"recent": state["other_recent"]})
+        self.other.restore({name.removeprefix("other_"): state[name] for name in state if name.startswith("other_")})
 
 
 def difference_bounds(a: Episodes, b: Episodes) -> tuple[float, float]:
@@ -108,3 +131,11 @@ def check_same_return(a: Episodes, b: Episodes) -> None:
             f"task_a.outcome is {first} and task_b.outcome is {second}; their episodes are only comparable with the "
             "same: pass the same function, or the same words"
         )
+    check_difference(a, b)
+
+
+def check_difference(a: Episodes, b: Episodes) -> None:
+    """Refuse a difference without a known end: no bet on it is sure to lose no more than its stake."""
+    above, below = (all(map(math.isfinite, (low, high))) for low, high in zip(a.bounds, b.bounds[::-1], strict=True))
+    if not (above or below):
+        raise InputError(NO_DIFFERENCE)

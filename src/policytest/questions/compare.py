@@ -160,6 +160,8 @@ def _in_pairs(question: driver.Question, b: object, orders: driver.Orders) -> Ve
     found = question.known_by(KnownRange(*difference_bounds(a, b), 0.0), 3)
     if found is not None:
         return found
+    if a.declared() != b.declared():
+        a = replace(a, rests_on=(*a.rests_on, *b.declared(" of agent B")))
     run = paired_run(a, b, margin, orders.rng, question.zone)
     mark = checkpoints.fingerprint(a, margin, [run.method, *b.identity])
     return driver.carry_out(question, run, mark, orders)

@@ -41,7 +41,7 @@ from policytest.methods.names import REPLACED
 from policytest.methods.return_betting import ReturnBetting
 from policytest.methods.run import Drawing, Found, Method, Outcome, Pause, Run, is_certified, steps, traits_of
 from policytest.methods.td_betting import TDBetting
-from policytest.payoffs.known_range import KnownRange, is_open_question, known_value
+from policytest.payoffs.known_range import KnownRange, is_open_question, known_value, only_answer
 from policytest.questions.plan.still_needed import further
 from policytest.questions.unnamed_ends import UnnamedEnds
 from policytest.results.forecast import Forecast
@@ -121,20 +121,13 @@ class Question:
     def known_by(self, known: KnownRange, tell: int = 0) -> Verdict | None:
         """The verdict without samples, where the range settles it.
 
-        Where it does not, ``tell``, the stack level, warns that one answer cannot come, and the other only if not every
-        episode is as bad, or good, as can be.
+        Where it does not, ``tell``, the stack level, warns if one answer cannot come.
         """
-        bar, about = self.bar, self.about
-        answer, name = known.answer(bar, self.zone), "threshold" if about == "value" else "margin"
+        bar, about, name = self.bar, self.about, "threshold" if self.about == "value" else "margin"
+        answer = known.answer(bar, self.zone)
         if not known.settles(bar, self.zone):
-            if tell and not self.zone and (only := known.only_answer(bar)) is not None:
-                warnings.warn(
-                    f"{name} is {number(bar)}, the {'most' if only == 'below' else 'least'} that the {about} can be: "
-                    f'only "{only}" can be answered, and if the {about} is {number(bar)}, the test does not end; pass '
-                    f"a {name} inside the range, or allow an indifference zone",
-                    AssumptionWarning,
-                    stacklevel=tell + 1,
-                )
+            if tell and (words := self._only_answer(known)):
+                warnings.warn(words, AssumptionWarning, stacklevel=tell + 1)
             return None
         of = "values" if about == "value" else "the difference of policy A and policy B"
         whatever = "as declared" if self.table is None else "over all kernels"
@@ -158,6 +151,28 @@ class Question:
             reason="" if answer else f"the {about} equals the {name} whatever the unknown transition probabilities are",
             about=about,
             indifference=self.zone,
+        )
+
+    def _only_answer(self, known: KnownRange) -> str:
+        """That one answer cannot come, and what to do; "" where both can.
+
+        With the threshold at an end of the range the other one comes only if not every episode is as bad, or as good,
+        as can be.
+        """
+        bar, about, ends = self.bar, self.about, (known.low, known.high)
+        if not isinstance(self.task, Task) and getattr(self.task, "score", None) is None and math.isinf(sum(ends)):
+            alone = about == "value"
+            words = only_answer(ends, bar, "returns have" if alone else "the difference of returns has")
+            nor = ' (nor "within")' if self.zone else ""
+            of = "return_range" if alone else "return_range of both agents"
+            return f"{words}{nor}; declare both ends of {of} for both answers"
+        if self.zone or (only := known.only_answer(bar)) is None:
+            return ""
+        name = "threshold" if about == "value" else "margin"
+        return (
+            f"{name} is {number(bar)}, the {'most' if only == 'below' else 'least'} that the {about} can be: "
+            f'only "{only}" can be answered, and if the {about} is {number(bar)}, the test does not end; pass '
+            f"a {name} inside the range, or allow an indifference zone"
         )
 
     def started(self, sim: object, method: object, rng: Seed) -> Run:
@@ -210,6 +225,12 @@ class Question:
         )
 
 
+def warn_of_doubts(counts: Counts | Returns) -> None:
+    """Warn of what independent episodes hardly ever do."""
+    for words in counts.doubts if isinstance(counts, Returns) else ():
+        warnings.warn(words, AssumptionWarning, stacklevel=4)
+
+
 def nothing_seen(table: Task | None) -> Counts | Returns:
     """No transitions of a table; without one, no episodes."""
     if table is None:
@@ -249,8 +270,11 @@ def carry_out(question: Question, run: Run, mark: str, orders: Orders, pause: Pa
     reason = until_interrupted(
         run.source, checks, look, lambda: run.answer is not None, ends, orders.seconds, saver.at_the_end
     )
+    if not reason:
+        run.examine()
     reason = saver.problem or reason or "the sample limit is reached"
     verdict = question.verdict(run, run.counts(), run.samples_used, reason, _snapshot(run, mark))
+    warn_of_doubts(verdict.counts)
     return with_seed(verdict, orders.rng, orders.resume)
 
 
@@ -416,8 +440,9 @@ def with_seed(verdict: Verdict, rng: Seed, resume: Resume | None = None) -> Verd
 
 def _reason(run: Run, reason: str) -> str:
     """Why there is no answer: what the run itself knows, unless it was interrupted."""
-    is_final = reason in (INTERRUPTED, OUT_OF_TIME) or reason.startswith(NOT_KEPT)
-    return reason if is_final else run.why_undecided() or reason
+    if reason in (INTERRUPTED, OUT_OF_TIME) or reason.startswith(NOT_KEPT):
+        return reason
+    return "; ".join(filter(None, (run.why_undecided() or reason, run.only_answer())))
 
 
 def _resume(run: Run, mark: str, resume: Resume) -> None:

@@ -29,6 +29,7 @@ from policytest.data.counts import Counts
 from policytest.data.episodes import Episodes
 from policytest.data.logged_episodes import LoggedEpisodes
 from policytest.data.randomness import Seed
+from policytest.data.ranges import inner_point
 from policytest.data.returns import Returns
 from policytest.data.simulators import SimulatorLike
 from policytest.data.transitions import Transitions
@@ -131,9 +132,10 @@ def _of_episodes(
     low, high = log.bounds
     if low == high:
         return Interval(low, high, certified=True)
-    inside = high - 1.0 if math.isinf(low) else low + 1.0 if math.isinf(high) else 0.5 * (low + high)
+    inside = inner_point(log.bounds)
     flaws = flaws_of(log)
     warn_of_weights(flaws)
+    flaws += log.outside
     run = betting.replay(log, inside, for_interval=True)
     if budget is None:
         return _not_refuted(run, level, flaws)
@@ -227,7 +229,8 @@ def evaluate(
     limits = driver.sampling_limit(max_samples), driver.time_limit(max_seconds)
     if isinstance(task, Episodes):
         betting: Any = driver.checked_method(method, task)
-        run = betting.start(task, driver.checked_source(task, sim), 0.5 * sum(task.bounds), rng, both_sides=True)
+        _check_epsilon(task, asked.epsilon)
+        run = betting.start(task, driver.checked_source(task, sim), inner_point(task.bounds), rng, both_sides=True)
         driver.in_parallel(run, workers)
         kind: type[Narrowing] = Narrowing if asked.budget is None else AimedNarrowing
         narrowing = kind(run, Interval(*task.bounds, certified=True), asked)
@@ -269,6 +272,17 @@ def evaluate(
     return diagnosed_run(task, sim, narrowing.estimate(table, limits, progress))
 
 
+def _check_epsilon(task: Episodes, epsilon: float | None) -> None:
+    """Refuse a precision that no number of episodes gives: an interval has the ends that the range has."""
+    if epsilon is None or all(map(math.isfinite, task.bounds)):
+        return
+    end, side = ("upper", "lower") if math.isinf(task.bounds[1]) else ("lower", "upper")
+    raise InputError(
+        f"epsilon: returns have no known {end} end, and neither has any interval for their mean; pass a budget without "
+        f"epsilon, which gives the {side} end, or both ends of return_range"
+    )
+
+
 class Precision(NamedTuple):
     """What is asked for: half the width of an interval, or None for that at the end of the budget."""
 
@@ -307,14 +321,19 @@ class Precision(NamedTuple):
         counts: Counts | Returns,
         method: str,
         is_spent: bool = True,
+        mean: float = math.nan,
     ) -> Estimate:
-        """The middle of an interval, and whether that is what was asked for: near enough, or at the end."""
+        """The middle of an interval, and whether that is what was asked for: near enough, or at the end.
+
+        With one end alone, which is what returns with one known end have, the value is the ``mean``.
+        """
+        middle = 0.5 * (found.lower + found.upper)
         return Estimate(
-            value=0.5 * (found.lower + found.upper),
+            value=middle if math.isfinite(middle) else mean,
             lower=found.lower,
             upper=found.upper,
             samples=samples,
-            certified=found.certified,
+            certified=found.certified and not counts.flaws,
             epsilon=self.epsilon,
             delta=self.delta,
             reached=is_spent if self.epsilon is None else 0.0 <= found.width <= 2 * self.epsilon,
@@ -367,7 +386,8 @@ class Narrowing:
                 progress(run.samples_used, self.best.lower, self.best.upper)
 
         ends = UnnamedEnds(run.task, run.tally)
-        driver.until_interrupted(run.source, self.steps(limit), tell, self.is_short, ends, seconds)
+        if not driver.until_interrupted(run.source, self.steps(limit), tell, self.is_short, ends, seconds):
+            run.examine()
         if not self.is_short():
             self.best = self.best & self.now(is_last=True)
         return self.best
@@ -377,7 +397,9 @@ class Narrowing:
     ) -> Estimate:
         """What was found at the end."""
         found, run = self.until(*limits, progress), self.run
-        return self.asked.estimate(task, found, run.samples_used, run.counts(), run.method.describe(), run.exhausted)
+        about = run.samples_used, run.counts(), run.method.describe(), run.exhausted, run.estimate
+        driver.warn_of_doubts(about[1])
+        return self.asked.estimate(task, found, *about)
 
 
 class AimedNarrowing(Narrowing):
@@ -390,13 +412,15 @@ class AimedNarrowing(Narrowing):
         assert asked.budget is not None
         run.stop_after(asked.budget)
         self.goal = Goal(asked.budget, asked.level, run.task.bounds, run.task.score)
+        self.aims = all(map(math.isfinite, run.task.bounds))  # otherwise steady bets alone
 
     def now(self, is_last: bool) -> Interval:
         """By the bets that aim at the end, unless that is too early; otherwise by the steady ones beside them."""
-        run, asked, (low, high) = self.run, self.asked, self.run.interval(self.goal.steady_level)
+        run, asked = self.run, self.asked
+        low, high = run.interval(self.goal.steady_level if self.aims else asked.level)
         refuted = max(low, self.best.lower), min(high, self.best.upper)  # what was refuted remains so
         hoped = math.sqrt(HOPED * asked.level * float(np.var(run.returns)) / max(run.episodes, 1))
-        if is_last or hoped <= asked.half:
+        if self.aims and (is_last or hoped <= asked.half):
             refuted = aimed_interval(self.goal, run.outcomes(), refuted)
         return Interval(*refuted, certified=True)
 

@@ -115,7 +115,8 @@ class Estimate(Shown):
     @cached_property
     def summary(self) -> Table:
         """As one table, for text, HTML and JSON."""
-        half = f"within {number(sentences.half_width(self))}"
+        width = sentences.half_width(self)
+        half = f"within {number(width)}" if math.isfinite(width) else "the mean so far"
         proof = sentences.proof(self.certified, self.task.assumptions, self.flaws)
         rows = (
             Row(sentences.measured(self), number(self.value), half, "value", self.value),
@@ -128,7 +129,7 @@ class Estimate(Shown):
             *sentences.agent_rows(self.task),
             Row("certified", sentences.YES_NO[self.certified], proof, "certified", self.certified),
         )
-        return Table(sentences.estimate_title(self), rows)
+        return Table(sentences.estimate_title(self), rows, tuple(f"Beware: {words}." for words in self.counts.doubts))
 
     def _wanted(self) -> list[Row]:
         """The precision that was asked for, if one was."""
@@ -146,6 +147,7 @@ class Estimate(Shown):
             "method": self.method,
             "reached": self.reached,
             "flaws": list(self.flaws),
+            "doubts": list(self.counts.doubts),
             "refutes_model": self.refutes_model,
         }
         seen = {"visits": self.counts.visits, **sentences.histogram_data(self.counts)}

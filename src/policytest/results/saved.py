@@ -27,6 +27,7 @@ class Visits:
     histogram: Histogram | None = None
     flaws: tuple[str, ...] = ()
     refutes_model: bool = False
+    doubts: tuple[str, ...] = ()
     changes: tuple[Change, ...] = ()
 
 

@@ -12,6 +12,7 @@ from policytest._base.text import nats, number, plural, probability
 from policytest.data.counts import CELLS, UNTESTED
 from policytest.data.episodes import INDEPENDENT, MEAN_RETURN, POLICIES, Episodes
 from policytest.data.logged_episodes import LoggedEpisodes
+from policytest.data.ranges import DECLARED
 from policytest.mdp.task import Names, Task, given
 from policytest.results.saved import Seen
 
@@ -37,7 +38,7 @@ MARKOV = (
     "Rewards, policy, initial distribution and discount are the ones given; so is the support, where one was declared.",
 )
 DRAWS = "Draws are independent given their state and action, and no sample was chosen by looking ahead."
-RETURNS = "{} lie in the declared range{}; every one was checked."
+CHECKED = "Everything was compared with the range that was declared for it."
 PROCEDURE = "It is a statement about the procedure, over repetitions"
 REFUTED = "the data refute the Markov model"
 CONTRADICTED = "the data contradict every value, so that an assumption of the test fails"
@@ -84,8 +85,18 @@ def one_sided(delta: float) -> str:
 
 def interval_row(label: str, ends: tuple[float, float], remark: str, key: str = "interval") -> Row:
     """An interval in a summary."""
-    low, high = ends
-    return Row(label, f"{number(low)} to {number(high)}", remark, key, [low, high])
+    return Row(label, between(*ends), remark, key, list(ends))
+
+
+def between(low: float, high: float) -> str:
+    """Both ends, or the one that is known.
+
+    >>> between(0.5, 2.0), between(3.0, math.inf), between(-math.inf, 3.0)
+    ('0.5 to 2', '3 or more', '3 or less')
+    """
+    if math.isinf(low) == math.isinf(high):
+        return f"{number(low)} to {number(high)}"
+    return f"{number(low)} or more" if math.isinf(high) else f"{number(high)} or less"
 
 
 def badge(certified: bool) -> str:
@@ -127,8 +138,7 @@ def assumptions_of(task: Subject, known: Sequence[str] | None = None) -> tuple[s
 def markov(task: Subject) -> tuple[str, ...]:
     """What is assumed of the process, and what is given."""
     if is_about_episodes(task):
-        ends = "" if task.bounds is None else ", {} to {}".format(*map(number, task.bounds))
-        return (RETURNS.format(f"{capital(counted(task))}s", ends),)
+        return (CHECKED,) if any(words.endswith(DECLARED) for words in task.assumptions) else ()
     if not isinstance(task, Task) or task.is_discounted_table:
         return MARKOV
     law, given = MARKOV
@@ -162,7 +172,8 @@ def uncapital(words: str) -> str:
 def title(v: Verdict) -> str:
     """The answer in one line: the title of its summary."""
     if not v.answer:
-        return f"Undecided: {v.reason}"
+        lost = f"; {'; '.join(v.flaws)}: no answer would be certified" if v.flaws and not v.refutes_model else ""
+        return f"Undecided: {v.reason}{lost}"
     claim = f"The {measured(v)} is {WORDS[v.answer]}" if v.about == "value" else f"Policy A {answered(v)}"
     return f"{headline(v, claim)}{f': {known(v)}' if v.is_known else ''}"
 
@@ -306,13 +317,16 @@ def warnings(v: Verdict) -> list[str]:
         use = "all of the data" if v.counts.selected else "rewards that are known, not estimated"
         if not (v.counts.selected or v.counts.other_rewards):
             use = "propensities as they were when actions were drawn"
-            if CELLS[UNTESTED] in v.flaws:
+            if not v.refutes_model and is_about_episodes(v.task):
+                use = "a range that holds, declared before the next run"
+            elif CELLS[UNTESTED] in v.flaws:
                 use = "rows in their order, and the diagnosis"
             elif not isinstance(v.task, LoggedEpisodes):
                 use = "the answer that rests on episodes alone, or states that tell more"
         found.append(f"{capital('; '.join(v.flaws))}. Whatever is said here may be wrong: use {use}.")
     elif v.answer and not v.certified:
         found.append("Not certified. A method that proves its answer, TDBetting() or PTST(), gives one that is.")
+    found += [f"{capital(words)}." for words in v.doubts]
     if v.unseen and v.samples:
         found.append(
             f"{plural(v.unseen, 'pair')} of state and action that the policy takes "
@@ -397,7 +411,8 @@ def _about_episodes(task: Episodes | LoggedEpisodes, question: str) -> list[str]
     asked = question.format(f"the {of_episodes(task)} of this {'agent' if isinstance(task, Episodes) else 'policy'}")
     which = task.agent_policy
     acting = f" The agent's policy is the {which} one, {POLICIES[which]}." if which else ""
-    ends = f"between {number(task.bounds[0])} and {number(task.bounds[1])}"
+    low, high = task.bounds
+    ends = f"between {number(low)} and {number(high)}" if math.isfinite(low + high) else between(low, high)
     counts = f"return is the sum of its rewards{counting}, {ends}"
     if isinstance(task, Episodes) and task.judge is not None:
         counts = f"outcome is {task.judge.words}, {ends}"
@@ -550,6 +565,8 @@ def half_width(e: Estimate) -> float:
 
 def estimate_claim(e: Estimate) -> str:
     """The estimate in one sentence."""
+    if math.isinf(half_width(e)):
+        return f"The {quantity(e.task)} is {between(e.lower, e.upper)}."
     return f"The {quantity(e.task)} is {number(e.value)}, give or take {number(half_width(e))}."
 
 
@@ -565,6 +582,8 @@ def estimate_lead(e: Estimate, samples: str) -> str:
     missed = "budget is not used up" if e.epsilon is None else f"wanted precision, {number(e.epsilon)}, is not reached"
     open_end = "" if e.reached else f" The {missed}."
     ends = f"between {number(e.lower)} and {number(e.upper)}"
+    if math.isinf(half_width(e)):
+        ends = f"at {between(e.lower, e.upper)}"
     if not e.certified:
         return f"After {samples} the interval is {ends}, but {why_uncertified(e)}.{open_end}"
     return f"After {samples}, with probability at least {sure(e.delta)}, it lies {ends}.{open_end}"

@@ -22,12 +22,13 @@ from policytest._base.arrays import FloatArray
 from policytest._base.errors import InputError
 from policytest._base.text import plural
 from policytest.data.episodes import Episodes
+from policytest.data.ranges import inner_point
 from policytest.data.returns import Returns
 from policytest.eprocess.aimed_interval import Goal
 from policytest.kl.sampler import UNLIMITED
 from policytest.methods.return_betting import ReturnBetting, paired_run
 from policytest.methods.return_run import ReturnsRun
-from policytest.payoffs.known_range import KnownRange
+from policytest.payoffs.known_range import KnownRange, only_answer
 from policytest.payoffs.outcomes import EpisodeSupply, Outcomes
 from policytest.payoffs.pairs import check_same_return, difference_bounds, whole_episodes
 from policytest.questions.plan.power import Wanted, power_of_returns
@@ -71,10 +72,15 @@ class Subject(NamedTuple):
         """Its name."""
         return "value" if self.other is None else "difference"
 
+    @property
+    def returns(self) -> str:
+        """The subject of a sentence about its range."""
+        return "returns have" if self.other is None else "the difference of returns has"
+
     def source(self, rng: np.random.Generator) -> EpisodeSupply:
         """Episodes, or pairs of them, that are run."""
         if self.other is None:
-            return ReturnBetting().start(self.task, None, self.bounds[0], rng).source
+            return ReturnBetting().start(self.task, None, inner_point(self.bounds), rng).source
         return paired_run(self.task, self.other, 0.0, rng).source
 
 
@@ -186,11 +192,15 @@ def plan_episodes(
         notes.append(f"Beware: {UNSURE}.")
     elif np.isinf(high).any():
         notes.append(f"Beware: {ENDLESS.format(plural(drawn_again.most, 'episode'))}.")
+    one_answer = "" if task.score is not None else only_answer(bounds, threshold, subject.returns)
+    if one_answer:
+        notes.append(f"Beware: {one_answer}.")
     if np.isinf(low).any():
         low = drawn_again.most * np.array([1.0, steps])
     found = np.array([np.maximum(mean, 0.0), np.minimum(low, mean), np.maximum(high, mean)])
     plan = _plan(subject, threshold, delta, value, found, plain.is_cut, *notes)
-    if wanted is None or value == threshold or not bounds[0] < threshold < bounds[1]:
+    cannot = math.isinf(bounds[0] if value > threshold else bounds[1])
+    if wanted is None or value == threshold or cannot or not bounds[0] < threshold < bounds[1]:
         return plan
     goal = Goal(limit, level, bounds, task.score)
     returns = np.clip(pilot.returns, *bounds)

@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 from policytest._base import arrays, errors
 from policytest._base.errors import InputError
-from policytest.data.episodes import Episodes, Range, checked_range
+from policytest.data.episodes import Episodes
+from policytest.data.ranges import REFUSE, Range, ends_of
 from policytest.data.walks import NO_AGENT, made
 from policytest.sources.environments.gymnasium import OWN_OPTIONS, PREFIX, parsed_address
 from policytest.sources.imported import imported, instance_of
@@ -35,6 +36,7 @@ class AskedEpisodes(NamedTuple):
     batched: bool = False
     stochastic: bool = False
     outcome: str | None = None
+    on_range: str | None = None
 
 
 def episodes_at(address: str, asked: AskedEpisodes, dashes: str = "") -> Episodes:
@@ -68,6 +70,7 @@ def episodes_at(address: str, asked: AskedEpisodes, dashes: str = "") -> Episode
             batched=asked.batched,
             deterministic=not arrays.flag("stochastic", asked.stochastic),
             outcome=outcome,
+            on_range=REFUSE if asked.on_range is None else str(asked.on_range),
         )
     except InputError as error:
         raise InputError(f"{address}: {_spelled(str(error), dashes)}") from None
@@ -126,4 +129,4 @@ def _declared(env: object) -> Range | None:
     given = getattr(getattr(env, "unwrapped", env), "reward_range", None)
     if not isinstance(given, tuple | list) or len(given) != 2 or not all(map(math.isfinite, given)):
         return None
-    return checked_range("env.reward_range", given)
+    return ends_of("env.reward_range", given)
