@@ -94,6 +94,7 @@ class Run:
     indifference: float = 0.0
     exhausted: bool = False  # whether recorded data have no more to give, or the budget is used up
     tally: WitnessedCounts | None = None  # the counts of a table; None without one
+    approximate: ClassVar[bool] = False  # right for a large sample, and not proved
     reads_all: ClassVar[bool] = False  # whether it looks at all rows of a log, also at those after its answer
     answered_at: int | None = None  # the row of its answer, where it does
 

@@ -207,6 +207,7 @@ class Question:
             reason="" if run.answer else _reason(run, reason),
             about=self.about,
             indifference=run.indifference,
+            approximate=run.approximate,
         )
 
 
