@@ -11,6 +11,7 @@ import numpy as np
 from policytest._base.arrays import FloatArray, IntArray
 
 MOST_BINS = 30
+EQUAL = 1e-12  # relative to the largest: a difference that is rounding
 
 
 class Histogram(NamedTuple):
@@ -87,7 +88,7 @@ class Returns:
         >>> Returns(np.array([0.0, 0.0, 0.0, 4.0]), np.ones(4, dtype=np.int64)).tails.largest_share
         0.75
         """
-        if not self.episodes or np.ptp(self.returns) <= 0:
+        if not self.episodes or np.ptp(self.returns) <= EQUAL * np.abs(self.returns).max():
             return None
         off = self.returns - self.returns.mean()
         off = off / np.abs(off).max()  # so that no power overflows

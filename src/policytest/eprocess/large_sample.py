@@ -101,7 +101,8 @@ class AnyTime:
 
     def needed(self, n: float, level: float) -> float:
         """By bisection."""
-        found = last_above(lambda T: float(self.evidence(np.float64(-T), np.float64(n))), -LARGEST_T, LARGEST_T, level)
+        size = np.array(n)
+        found = last_above(lambda T: float(self.evidence(np.array(-T), size)), -LARGEST_T, LARGEST_T, level)
         return -found if found > -LARGEST_T else math.inf
 
     def waits(self, n: int) -> str:
@@ -117,7 +118,7 @@ class OneLook:
 
     def speaks(self, n: FloatArray) -> BoolArray:
         """At that number, if that is at least `FEWEST`."""
-        return (n == self.size) & (n >= FEWEST)
+        return np.asarray((n == self.size) & (n >= FEWEST))
 
     def evidence(self, T: FloatArray, n: FloatArray) -> FloatArray:
         """The logarithm of 1/p."""
@@ -153,8 +154,7 @@ class Shape(NamedTuple):
 
     def standardised(self, R: float) -> FloatArray:
         """[2, n] min(T, H(T)) and -max(T, H(T)), T the lead of the mean over R in standard errors."""
-        with np.errstate(divide="ignore", invalid="ignore"):
-            T = np.sqrt(self.n) * (self.mean - R) / self.sd
+        T = np.sqrt(self.n) * (self.mean - R) / np.where(self.sd > 0, self.sd, 1.0)  # without spread it is silent
         H = hall(T, self.bend)
         return np.array([np.fmin(T, H), -np.fmax(T, H)])
 

@@ -51,6 +51,11 @@ class EpisodesRun(Run):
         self.most_episodes = episodes
 
     @property
+    def about_pairs(self) -> bool:
+        """Whether it is about the difference of two agents."""
+        return isinstance(self.source, DrawnEpisodes) and len(self.source.player.agents) > 1
+
+    @property
     def episodes(self) -> int:
         """How many episodes were looked at."""
         return len(self.returns)

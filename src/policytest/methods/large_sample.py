@@ -52,7 +52,7 @@ class LargeSample:
     ('above', False, True)
     """
 
-    traits: ClassVar = Traits(zone=True, episodes=True)
+    traits: ClassVar = Traits(zone=True, episodes=True, approximate=True)
 
     looks: str = "any"
 
@@ -101,6 +101,8 @@ class LargeSample:
 @dataclass(frozen=True)
 class PairedSample:
     """The method of a comparison of `Episodes`, for its verdict; and which policy of each agent is run."""
+
+    traits: ClassVar = LargeSample.traits
 
     by: LargeSample
     policies: tuple[str, str] = ("", "")

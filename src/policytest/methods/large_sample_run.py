@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar
 
 import numpy as np
 
@@ -27,8 +26,6 @@ UNITS = ("episode", "episodes"), ("pair of episodes", "pairs of episodes")
 class LargeSampleRun(EpisodesRun):
     """A large-sample test on episodes; looked at after each of them, or once, after ``one_look`` of them."""
 
-    approximate: ClassVar[bool] = True
-
     def __init__(
         self,
         method: Settings,
@@ -39,12 +36,12 @@ class LargeSampleRun(EpisodesRun):
         one_look: bool = False,
     ) -> None:
         super().__init__(method, task, threshold, source, indifference)
-        self.one_look, self.pairs, self.budget = one_look, False, 0
+        self.one_look, self.budget = one_look, 0
         self.process = LargeSampleProcess()
 
     def aim_at(self, budget: int, pairs: bool = False) -> None:
         """End there; one look is then."""
-        self.budget, self.pairs = budget, pairs
+        self.budget = budget
         self.stop_after(budget)
         if self.one_look:
             self.process = LargeSampleProcess(OneLook(budget))
@@ -117,7 +114,7 @@ class LargeSampleRun(EpisodesRun):
 
     def why_undecided(self) -> str:
         """That the budget is used up, and why nothing was said, if so."""
-        units = UNITS[self.pairs]
+        units = UNITS[self.about_pairs]
         spent = f"the budget of {plural(self.budget, *units)} is used up" if self.budget and self.is_spent else ""
         return "; ".join(part for part in (spent, self.process.silent(*units)) if part)
 

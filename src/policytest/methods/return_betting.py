@@ -11,13 +11,14 @@ from typing import ClassVar
 from policytest._base.errors import InputError
 from policytest.data.episodes import Episodes
 from policytest.data.randomness import Seed
+from policytest.data.ranges import check_bounds
 from policytest.data.vector_walks import VectorWalk
 from policytest.mdp.task import Task
 from policytest.methods.return_run import ReturnsRun
 from policytest.methods.run import Traits
 from policytest.payoffs.cut_returns import CutEpisodes
 from policytest.payoffs.outcomes import EpisodeSupply
-from policytest.payoffs.pairs import PairedEpisodes
+from policytest.payoffs.pairs import PairedEpisodes, check_difference
 from policytest.payoffs.returns import DrawnEpisodes, WholeEpisodes
 from policytest.payoffs.vector_returns import VectoredEpisodes
 
@@ -40,6 +41,8 @@ class ReturnBetting:
         """The test at work."""
         if not isinstance(task, Episodes):
             raise InputError("ReturnBetting() is for Episodes; of a table, MonteCarlo() bets on returns")
+        if task.score is None:
+            check_bounds(task.bounds)
         return self.on(task, threshold, supply_of(task, rng), indifference, both_sides)
 
     def on(
@@ -96,5 +99,6 @@ def in_pairs(policies: tuple[str, str]) -> str:
 
 def paired_run(a: Episodes, b: Episodes, margin: float, rng: Seed, indifference: float = 0.0) -> ReturnsRun:
     """The test at work."""
+    check_difference(a, b)
     method = PairedBetting((a.agent_policy, b.agent_policy))
     return method.on(a, margin, DrawnEpisodes(PairedEpisodes(a, b), rng), indifference)

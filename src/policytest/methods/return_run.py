@@ -13,15 +13,18 @@ import numpy as np
 from policytest._base.arrays import Arrays, FloatArray
 from policytest._base.compiled.small import MOST_WON
 from policytest._base.errors import InputError
-from policytest.data.episodes import ROUNDING, Episodes
+from policytest.data.episodes import Episodes
+from policytest.data.ranges import ROUNDING
 from policytest.eprocess.budget import Aim, refuse_other_budgets
 from policytest.eprocess.capital import SIDES, Bet, TwoSided, with_rounding_margin
 from policytest.eprocess.interval import Score
-from policytest.eprocess.strategies import AIMED, ENDS, ON_RETURNS, Moments
+from policytest.eprocess.strategies import AIMED, ENDS, ON_RETURNS, Moments, without_tail
 from policytest.methods.episode_run import EpisodesRun
 from policytest.methods.run import Settings
+from policytest.payoffs.known_range import only_answer
 from policytest.payoffs.outcomes import EpisodeSupply, Outcomes
 
+RECENT = 2**12  # outcomes that fractions without a bound are fitted to
 REFIT = 1.05  # fractions are fitted again when the episodes have grown by this factor
 PRIOR = 0.3  # of one episode: the mean square of what a full bet wins, before anything is seen
 
@@ -50,9 +53,10 @@ class ReturnsRun(EpisodesRun):
         """One fraction a side, chosen before each episode for an answer by the last one of the budget."""
         (low, high), score = self._span, self.task.score
         rooms, best = (self.threshold - low, high - self.threshold), (1.0, 1.0)
-        if score is None and min(rooms) > 0 and max(rooms) < math.inf:  # otherwise no bet is needed, or none taken
+        if score is None and 0 < min(rooms) < math.inf:  # otherwise no bet is needed, or none taken
             best = rooms[1] / rooms[0], rooms[0] / rooms[1]
-        self.aim = Aim(budget, best, pairs)
+        tested = score is not None or rooms[0] < math.inf, score is not None or rooms[1] < math.inf
+        self.aim = Aim(budget, best, pairs, tested)
         self.stop_after(budget)
         self.bets = TwoSided(AIMED, rounding=self.bets.above.rounding, score=score)
 
@@ -121,12 +125,20 @@ class ReturnsRun(EpisodesRun):
             self.refit_at, aimed = self.episodes + 1, self.aim.fractions(self.evidence(), self.episodes)
         self.plans = []
         for index, (sign, bound, seen) in enumerate(zip(SIDES, self._span, self.moments, strict=True)):
-            v = seen.variance()
-            fractions = aimed[index] if aimed else ON_RETURNS.fractions(v, seen.mean(), seen.count)
-            wide = ENDS.fractions(v, seen.count)
             room = sign * (self.threshold - bound) if self.task.score is None else self.task.score.room
+            v, here = seen.variance(), 1.0
+            if self.one_ended and 0 < room < math.inf:
+                won = self.bets[sign].latest(RECENT)
+                v, here = without_tail(won / room, seen, PRIOR), self._room_here(sign, bound) / room
+            fractions = aimed[index] if aimed else ON_RETURNS.fractions(v, seen.mean(), seen.count)
+            wide = ENDS.fractions(v / here**2, seen.count)
             self.plans.append(Bet(room, fractions, wide))
         self.source.look(self.threshold, self.estimate - self.threshold, self.both_sides)
+
+    def _room_here(self, sign: float, bound: float) -> float:
+        """What a full bet can lose at the estimate, about where the end of an interval is; the threshold may be far."""
+        room = sign * (self.threshold - bound)
+        return max(sign * (self.estimate - bound), 1e-3 * room) if self.returns else room
 
     # ------------------------------------------------------------ what it can say
 
@@ -154,6 +166,18 @@ class ReturnsRun(EpisodesRun):
     def why_undecided(self) -> str:
         """That the budget is used up."""
         return f"the budget of {self.aim.words} is used up" if self.aim is not None and self.is_spent else ""
+
+    def only_answer(self) -> str:
+        """With one known end, which answer can be given."""
+        if not self.one_ended:
+            return ""
+        of = "the difference of returns has" if self.about_pairs else "returns have"
+        return only_answer(self._span, self.threshold, of)
+
+    @property
+    def one_ended(self) -> bool:
+        """Whether one end of the range is not known, so that one side is not bet on."""
+        return self.task.score is None and any(map(math.isinf, self._span))
 
     # ------------------------------------------------------------ keeping
 

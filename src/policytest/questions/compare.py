@@ -16,6 +16,7 @@ import os
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from policytest._base.arrays import IntArray
 from policytest._base.errors import InputError
@@ -26,6 +27,7 @@ from policytest.data.transitions import Transitions
 from policytest.kl.sampler import Recorded
 from policytest.mdp.task import Task
 from policytest.methods import checkpoint as checkpoints
+from policytest.methods.default import ByEpisodes
 from policytest.methods.large_sample import LargeSample
 from policytest.methods.ptst import PTST
 from policytest.methods.ptst_difference import kl_comparison
@@ -84,7 +86,7 @@ def compare(
     method
         `TDBetting()`, which is the default: certified. `PTST(...)`: the KL rule on the difference; a descent may miss
         the nearest kernel, so its answers are not certified. It samples by its allocation, `Adaptive()` included. Of
-        `Episodes`, `ReturnBetting()`.
+        `Episodes`, `ReturnBetting()`, or, if no end of the range of the difference is known, `LargeSample()`.
     rng, max_samples, max_seconds
         A seed or a Generator; stop undecided after this many samples, or seconds.
     indifference
@@ -157,10 +159,12 @@ def _in_pairs(question: driver.Question, b: object, method: object, orders: driv
     """The comparison of two agents, in pairs of episodes."""
     a, b, margin = whole_episodes("task_a", question.task), whole_episodes("task_b", b), question.bar
     check_same_return(a, b)
-    found = question.known_by(KnownRange(*difference_bounds(a, b), 0.0), 3)
+    bounds = difference_bounds(a, b)
+    found = question.known_by(KnownRange(*bounds, 0.0), 0 if traits_of(method).approximate else 3)
     if found is not None:
         return found
-    by: ReturnBetting | LargeSample = driver.checked_method(method, a)  # type: ignore[assignment]
+    chosen: Any = driver.checked_method(method, a, bounds)
+    by: ByEpisodes = getattr(chosen, "method", chosen)  # of a trace that watches it
     run = by.on_pairs(a, b, margin, orders.rng, question.zone)
     mark = checkpoints.fingerprint(a, margin, [run.method, *b.identity])
     return driver.carry_out(question, run, mark, orders)

@@ -80,7 +80,8 @@ class Estimate(Shown):
 
     ``lower`` and ``upper`` hold in any case. ``samples`` counts every transition drawn. ``budget`` is what was allowed,
     if that was fixed beforehand; ``epsilon`` is then None if the interval at its end was asked for, and that was
-    ``reached`` if no limit ended the run before. ``approximate``: it is a large-sample answer (`LargeSample`).
+    ``reached`` if no limit ended the run before. ``approximate``: it is a large-sample answer (`LargeSample`);
+    ``reason``: why it has no interval yet, if so.
     """
 
     about: ClassVar[str] = "value"
@@ -98,6 +99,7 @@ class Estimate(Shown):
     task: Subject = field(default=Names(None, None), repr=False)
     budget: int | None = None
     approximate: bool = False
+    reason: str = ""
 
     def __post_init__(self) -> None:
         """The value is one of its interval."""
@@ -121,7 +123,8 @@ class Estimate(Shown):
     @cached_property
     def summary(self) -> Table:
         """As one table, for text, HTML and JSON."""
-        half = f"within {number(sentences.half_width(self))}"
+        width = sentences.half_width(self)
+        half = f"within {number(width)}" if math.isfinite(width) else "the mean so far"
         proof = sentences.proof(self.certified, self.task.assumptions, self.flaws, self.approximate)
         rows = (
             Row(sentences.measured(self), number(self.value), half, "value", self.value),
@@ -137,7 +140,9 @@ class Estimate(Shown):
             *(large_sample.rows(self.counts) if self.approximate else ()),
             Row("certified", sentences.YES_NO[self.certified], proof, "certified", self.certified),
         )
-        return Table(sentences.estimate_title(self), rows)
+        return Table(
+            sentences.estimate_title(self), rows, (f"{sentences.capital(self.reason)}.",) if self.reason else ()
+        )
 
     def _wanted(self) -> list[Row]:
         """The precision that was asked for, if one was."""
@@ -154,6 +159,7 @@ class Estimate(Shown):
             "interval_kind": sentences.TWO_SIDED,
             "method": self.method,
             "reached": self.reached,
+            "reason": self.reason,
             **large_sample.data(self.approximate, self.counts),
             "flaws": list(self.flaws),
             "refutes_model": self.refutes_model,

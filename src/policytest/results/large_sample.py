@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from policytest._base.table import Document, Row
-from policytest._base.text import number, plural, probability
+from policytest._base.text import number, probability
 from policytest.data.returns import Tails
 from policytest.methods.large_sample import LOOKS
 from policytest.results.saved import Seen
@@ -17,9 +17,7 @@ if TYPE_CHECKING:
 KIND = "large-sample"
 LABEL = f"{KIND} answer"
 FINITE_VARIANCE = "returns have a finite variance"
-AS_IT_GROWS = (
-    "there are many episodes: the probability of error is at most delta as their number grows, not for every number"
-)
+AS_IT_GROWS = "there are many episodes (the answer is valid as their number grows, not for every number)"
 ASSUMED = (FINITE_VARIANCE, AS_IT_GROWS)
 WHY = "it is approximate: right as the number of episodes grows, not for every number"
 CERTIFY = (
@@ -81,7 +79,7 @@ def rows(seen: Seen, about: str = "value") -> list[Row]:
         return []
     unit = "pair" if about == "difference" else "episode"
     words = told(tails, seen, unit)
-    remark = words or f"of the variance is carried by one {unit} of {plural(seen.episodes or 0, unit)}"
+    remark = words or f"of the variance is carried by one {unit} of {number(seen.episodes or 0)}"
     return [Row(f"largest {unit}", f"{tails.largest_share:.1%}", remark)]
 
 

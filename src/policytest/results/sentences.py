@@ -84,8 +84,20 @@ def one_sided(delta: float) -> str:
 
 def interval_row(label: str, ends: tuple[float, float], remark: str, key: str = "interval") -> Row:
     """An interval in a summary."""
-    low, high = ends
-    return Row(label, f"{number(low)} to {number(high)}", remark, key, [low, high])
+    return Row(label, between(*ends), remark, key, list(ends))
+
+
+def between(low: float, high: float) -> str:
+    """Both ends, or the one that is known.
+
+    >>> between(0.5, 2.0), between(3.0, math.inf), between(-math.inf, 3.0)
+    ('0.5 to 2', '3 or more', '3 or less')
+    """
+    if math.isinf(low) and math.isinf(high):
+        return "not known yet"
+    if math.isinf(low) == math.isinf(high):
+        return f"{number(low)} to {number(high)}"
+    return f"{number(low)} or more" if math.isinf(high) else f"{number(high)} or less"
 
 
 def badge(certified: bool, approximate: bool = False) -> str:
@@ -144,7 +156,7 @@ def markov(task: Subject) -> tuple[str, ...]:
     if is_about_episodes(task):
         if task.bounds is not None and all(map(math.isinf, task.bounds)):
             return ()
-        ends = "" if task.bounds is None else ", {} to {}".format(*map(number, task.bounds))
+        ends = "" if task.bounds is None else f", {between(*task.bounds)}"
         return (RETURNS.format(f"{capital(counted(task))}s", ends),)
     if not isinstance(task, Task) or task.is_discounted_table:
         return MARKOV
@@ -424,7 +436,8 @@ def _about_episodes(task: Episodes | LoggedEpisodes, question: str) -> list[str]
     asked = question.format(f"the {of_episodes(task)} of this {'agent' if isinstance(task, Episodes) else 'policy'}")
     which = task.agent_policy
     acting = f" The agent's policy is the {which} one, {POLICIES[which]}." if which else ""
-    ends = f"between {number(task.bounds[0])} and {number(task.bounds[1])}"
+    low, high = task.bounds
+    ends = f"between {number(low)} and {number(high)}" if math.isfinite(low + high) else between(low, high)
     counts = f"return is the sum of its rewards{counting}, {ends}"
     if isinstance(task, Episodes) and task.judge is not None:
         counts = f"outcome is {task.judge.words}, {ends}"
@@ -588,6 +601,8 @@ def half_width(e: Estimate) -> float:
 
 def estimate_claim(e: Estimate) -> str:
     """The estimate in one sentence."""
+    if math.isinf(half_width(e)):
+        return f"The {quantity(e.task)} is {between(e.lower, e.upper)}."
     return f"The {quantity(e.task)} is {number(e.value)}, give or take {number(half_width(e))}."
 
 
@@ -603,6 +618,8 @@ def estimate_lead(e: Estimate, samples: str) -> str:
     missed = "budget is not used up" if e.epsilon is None else f"wanted precision, {number(e.epsilon)}, is not reached"
     open_end = "" if e.reached else f" The {missed}."
     ends = f"between {number(e.lower)} and {number(e.upper)}"
+    if math.isinf(half_width(e)):
+        ends = f"at {between(e.lower, e.upper)}"
     if e.approximate and not e.flaws:
         about = f"with probability of about {sure(e.delta)}, it lies {ends}"
         return f"A {large_sample.LABEL}: after {samples}, {about}; {large_sample.WHY}.{open_end}"

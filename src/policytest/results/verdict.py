@@ -252,7 +252,7 @@ class Verdict(Shown):
     @property
     def may_be_forecast(self) -> bool:
         """Whether `still_needed` has something to say: undecided, and a method or a log to foresee."""
-        if self.answer is not None or self.forecast.forecaster is None:
+        if self.answer is not None or self.forecast.forecaster is None or large_sample.is_one_look(self):
             return False
         if self.counts.episodes is not None:
             return bool(self.samples and self.snapshot)
