@@ -23,7 +23,7 @@ NO_BOUND = (
     "discount below 1"
 )
 LARGE_SAMPLE = (
-    "returns have no known range, so this will be a large-sample answer, which is not certified; for a certified one "
+    "{} no known range, so this will be a large-sample answer, which is not certified; for a certified one "
     "pass return_range=(low, high), or reward_range=(low, high) with a horizon or a discount below 1, or ask for a "
     "probability: outcome=pt.at_least(200)"
 )

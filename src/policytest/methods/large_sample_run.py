@@ -15,7 +15,7 @@ from policytest.data.returns import Returns
 from policytest.eprocess.capital import with_rounding_margin
 from policytest.eprocess.large_sample import LargeSampleProcess, Look, OneLook
 from policytest.methods.episode_run import EpisodesRun
-from policytest.methods.run import Settings
+from policytest.methods.run import Outcome, Settings
 from policytest.payoffs.outcomes import EpisodeSupply, Outcomes
 from policytest.payoffs.weighted_returns import estimates_of, flaws_of
 
@@ -102,6 +102,10 @@ class LargeSampleRun(EpisodesRun):
     def proof(self) -> tuple[float, float]:
         """Nothing is proved at a finite number of episodes."""
         return -math.inf, -math.inf
+
+    def outcome(self, required: float) -> Outcome:
+        """The evidence, which is approximate."""
+        return Outcome(self.evidence(), approximate=True)
 
     def ends_refuted(self) -> tuple[float, float]:
         """The evidence against V <= R - indifference, and against V >= R + indifference."""

@@ -53,6 +53,7 @@ class Outcome:
     proved: tuple[float, float] | None = None  # the part of the evidence that is proved, where that is less
     solves: int = 0
     refuted: tuple[float, float] | None = None  # of "within"
+    approximate: bool = False  # right for a large sample, and not proved
 
 
 class Settings(Protocol):
@@ -96,11 +97,6 @@ class Run:
     tally: WitnessedCounts | None = None  # the counts of a table; None without one
     reads_all: ClassVar[bool] = False  # whether it looks at all rows of a log, also at those after its answer
     answered_at: int | None = None  # the row of its answer, where it does
-
-    @property
-    def approximate(self) -> bool:
-        """Whether its answers are right for a large sample, and not proved."""
-        return traits_of(self.method).approximate
 
     @property
     def solves(self) -> int:

@@ -90,7 +90,7 @@ def checked_log(log: LoggedEpisodes, data: object, method: object) -> EpisodeLog
             f"method is {method!r}; recorded episodes are assessed by bets on them: leave it out, or pass LargeSample()"
         )
     if method is None and has_no_end(log.bounds):
-        warnings.warn(LARGE_SAMPLE, AssumptionWarning, stacklevel=5)
+        warnings.warn(LARGE_SAMPLE.format("returns have"), AssumptionWarning, stacklevel=5)
         return LargeSample()
     return method or EpisodeLogBetting()
 

@@ -224,7 +224,6 @@ class Question:
             reason="" if run.answer else _reason(run, reason),
             about=self.about,
             indifference=run.indifference,
-            approximate=run.approximate,
         )
 
 
@@ -362,7 +361,8 @@ def _default(task: object, bounds: Range | None) -> Method:
     """The default method; what large samples do not promise is told, and what would be certified."""
     found = default_method(task) if bounds is None or not isinstance(task, Episodes) else of_episodes(task, bounds)
     if traits_of(found).approximate:
-        warnings.warn(LARGE_SAMPLE, AssumptionWarning, stacklevel=5)
+        of = "returns have" if bounds is None else "the difference of returns has"
+        warnings.warn(LARGE_SAMPLE.format(of), AssumptionWarning, stacklevel=5)
     return found
 
 

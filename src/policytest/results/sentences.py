@@ -131,6 +131,12 @@ def why_uncertified(result: Verdict | Estimate | Selection) -> str:
     return large_sample.WHY if is_approximate(result) else f"the answer {SEARCHED}"
 
 
+def uncertified_label(result: Verdict | Estimate | Selection) -> str:
+    """What a result is that is not certified."""
+    is_sample = is_approximate(result) and not result.flaws
+    return large_sample.LABEL if is_sample else NO_RELIABLE_ANSWER.lower()
+
+
 def is_approximate(result: Verdict | Estimate | Selection) -> bool:
     """Whether a result is a large-sample one."""
     return bool(getattr(result, "approximate", False))

@@ -95,8 +95,6 @@ class Verdict(Shown):
         "value" of the policy, or "difference" of the values of policies A and B.
     indifference
         The half-width of the indifference zone; 0 without one.
-    approximate
-        Whether it is a large-sample answer (`LargeSample`): not certified, and right as the number of episodes grows.
     """
 
     schema = 2
@@ -117,7 +115,6 @@ class Verdict(Shown):
     reason: str = ""
     about: str = "value"
     indifference: float = 0.0
-    approximate: bool = False
 
     def __post_init__(self) -> None:
         """The estimate lies in the interval, and in that of one look; an empty interval certifies nothing."""
@@ -136,6 +133,11 @@ class Verdict(Shown):
     def evidence(self) -> tuple[float, float]:
         """(against V <= R, against V >= R) in nats; one of them must reach ``required``."""
         return self.proof.evidence
+
+    @property
+    def approximate(self) -> bool:
+        """Whether it is a large-sample answer (`LargeSample`): not certified, right as the number of episodes grows."""
+        return self.proof.approximate
 
     @property
     def witness(self) -> Kernel | None:
