@@ -253,7 +253,7 @@ def is_certified(run: Run, required: float) -> bool:
 
     No method says so of itself: whatever led to an answer, this is the only place that calls it certified.
     """
-    if run.answer is None:
+    if run.answer is None or traits_of(run.method).approximate:
         return False
     proved = min(run.ends_refuted()) if run.answer == "within" else run.proof()[0 if run.answer == "above" else 1]
     return bool(proved >= required)
