@@ -228,7 +228,7 @@ REFUSED = [
     ({"episode": ["a", None, "b"]}, r"episode\[1\] is missing"),
     ({"episode": [1.0, math.nan, 2.0]}, r"episode\[1\] is missing"),
     ({"target": [0.1, 1.0]}, r"target has shape \(2,\), expected \(3,\): one entry a row"),
-    ({"horizon": 1}, r"episode 'a' has 2 rows, and the horizon is 1; fix the episode ids, or pass a longer"),
+    ({"horizon": 1}, r"episode 'a' has 2 rows, and the horizon is 1; fix the episode ids, pass a longer"),
     ({"horizon": 0}, "horizon is 0; it must be positive"),
     ({"horizon": 1.5}, "horizon is 1.5; it must be a whole number"),
     ({"episode": None}, "horizon is 3, and without episode each row is one; pass episode"),

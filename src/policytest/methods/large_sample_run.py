@@ -16,6 +16,7 @@ from policytest.eprocess.capital import with_rounding_margin
 from policytest.eprocess.large_sample import LargeSampleProcess, Look, OneLook
 from policytest.methods.episode_run import EpisodesRun
 from policytest.methods.run import Outcome, Settings
+from policytest.payoffs.independence import drift
 from policytest.payoffs.outcomes import EpisodeSupply, Outcomes
 from policytest.payoffs.weighted_returns import estimates_of, flaws_of
 
@@ -117,7 +118,7 @@ class LargeSampleRun(EpisodesRun):
 
     def why_undecided(self) -> str:
         """That the budget is used up, and why nothing was said, if so."""
-        units = UNITS[self.about_pairs]
+        units = UNITS[self.is_comparison]
         spent = f"the budget of {plural(self.budget, *units)} is used up" if self.budget and self.is_spent else ""
         return "; ".join(part for part in (spent, self.process.silent(*units)) if part)
 
@@ -179,8 +180,9 @@ class LoggedSampleRun(LargeSampleRun):
 
     def counts(self) -> Returns:
         """What was observed."""
-        found = super().counts()
-        return Returns(found.returns, found.steps, flaws=flaws_of(self.task))
+        log, found = self.task, np.array(self.returns)
+        doubts = () if log.weighted else drift(found)
+        return Returns(found, log.steps, contradictions=flaws_of(log), outside=log.outside, doubts=doubts)
 
     @property
     def estimate(self) -> float:

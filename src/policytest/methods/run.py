@@ -142,6 +142,9 @@ class Run:
     def finish(self) -> None:
         """The run is over, and was not interrupted: wait for what is under way, which counts as used."""
 
+    def examine(self) -> None:
+        """The run is over, and was not interrupted: look at what it assumes, where that costs nothing."""
+
     def update_answer(self, required: float) -> None:
         """Answer if what was found at this sample decides with this much evidence required."""
         above, below = self.evidence()

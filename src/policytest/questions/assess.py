@@ -21,7 +21,7 @@ from policytest.methods.log_betting import LogBetting
 from policytest.methods.ptst import PTST
 from policytest.methods.run import Method, Run
 from policytest.questions.cells import diagnosed
-from policytest.questions.driver import Question, checked_method, drive
+from policytest.questions.driver import Question, checked_method, drive, warn_of_doubts
 from policytest.questions.one_look import one_look, one_look_at_episodes
 from policytest.questions.recorded import checked_data, recorded
 from policytest.results.ladder import Alongside
@@ -114,7 +114,8 @@ def _assess_episodes(
     for _ in drive(run, question.level, len(log)):
         pass
     verdict = question.verdict(run, run.counts(), run.used(), UNSETTLED)
-    warn_of_weights(verdict.counts.flaws)
+    warn_of_weights(verdict.counts.contradictions)
+    warn_of_doubts(verdict.counts)
     if verdict.approximate:
         return verdict
     found = one_look_at_episodes(log, delta)

@@ -227,6 +227,12 @@ class Question:
         )
 
 
+def warn_of_doubts(counts: Counts | Returns) -> None:
+    """Warn of what independent episodes hardly ever do."""
+    for words in counts.doubts if isinstance(counts, Returns) else ():
+        warnings.warn(words, AssumptionWarning, stacklevel=4)
+
+
 def nothing_seen(table: Task | None) -> Counts | Returns:
     """No transitions of a table; without one, no episodes."""
     if table is None:
@@ -266,8 +272,11 @@ def carry_out(question: Question, run: Run, mark: str, orders: Orders, pause: Pa
     reason = until_interrupted(
         run.source, checks, look, lambda: run.answer is not None, ends, orders.seconds, saver.at_the_end
     )
+    if not reason:
+        run.examine()
     reason = saver.problem or reason or "the sample limit is reached"
     verdict = question.verdict(run, run.counts(), run.samples_used, reason, _snapshot(run, mark))
+    warn_of_doubts(verdict.counts)
     return with_seed(verdict, orders.rng, orders.resume)
 
 

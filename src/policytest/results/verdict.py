@@ -291,6 +291,12 @@ class Verdict(Shown):
         return (*self.counts.flaws, *((sentences.REFUTED,) if self._ladder_refutes else ()), *empty)
 
     @property
+    def doubts(self) -> tuple[str, ...]:
+        """What speaks against episodes that are independent and alike, in words; what is certified stays so."""
+        found: tuple[str, ...] = self.counts.doubts
+        return found
+
+    @property
     def refutes_model(self) -> bool:
         """Whether the data refute what the answer assumes; then no option accepts it."""
         return self.counts.refutes_model or self._ladder_refutes or is_empty(self.interval)
@@ -336,7 +342,8 @@ class Verdict(Shown):
         return Table(sentences.title(self), rows, tuple(self._notes()))
 
     def _notes(self) -> list[str]:
-        notes = [words] if (words := sentences.forecast(self)) else []
+        notes = [f"Beware: {words}." for words in self.doubts]
+        notes += [words] if (words := sentences.forecast(self)) else []
         if self.ladder is not None:
             notes += self.ladder.summary.text().splitlines()
         if self.changes and self.answer != "within":
@@ -362,6 +369,7 @@ class Verdict(Shown):
             "about": self.about,
             "indifference": self.indifference,
             "flaws": list(self.flaws),
+            "doubts": list(self.doubts),
             "refutes_model": self.refutes_model,
             "selected": self.counts.selected,
             "other_rewards": self.counts.other_rewards,

@@ -43,7 +43,9 @@ def compare(
     settings: o.Method,
     data: o.Data,
     sampling: o.Sampling,
-    episodes: Annotated[o.Episodes, o.Only("assume", "agent", "reward_range", "return_range", "outcome", "stochastic")],
+    episodes: Annotated[
+        o.Episodes, o.Only("assume", "agent", "reward_range", "return_range", "on_range", "outcome", "stochastic")
+    ],
     output: o.Output,
 ) -> int:
     """Is the first policy better than the second? Sample until it is known, or look at a log.
