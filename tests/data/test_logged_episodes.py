@@ -235,7 +235,6 @@ REFUSED = [
     ({"discount": 1.1}, r"discount is 1.1; it must lie in \[0, 1\]"),
     ({"reward_range": (1, 0)}, r"reward_range is \(1, 0\)"),
     ({"reward_range": 3}, "reward_range is 3; pass two numbers"),
-    ({"reward_range": None}, "returns have no known range: pass return_range"),
     ({"return_range": (0, 0.5)}, r"the return of episode 'a' is 1, outside return_range \(0, 0.5\); widen"),
     ({"return_range": (7, 9)}, "return_range is .* cannot give"),
     ({"q": [0, 0, 0]}, "q is given alone; pass both"),

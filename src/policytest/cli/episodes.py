@@ -10,7 +10,7 @@ from policytest._base.errors import InputError
 from policytest._base.text import plural
 from policytest.cli import options as o
 from policytest.cli.groups import as_typed, option
-from policytest.cli.inputs import find_model, named_columns
+from policytest.cli.inputs import find_method, find_model, named_columns
 
 if TYPE_CHECKING:
     from policytest.data.logged_episodes import LoggedEpisodes
@@ -103,6 +103,7 @@ def assess_episodes(
     columns: list[str] | None,
     question: o.Question,
     episodes: Episodes,
+    method: str | None = None,
 ) -> tuple[Verdict, tuple[str, ...]]:
     """The verdict, and what it is about; the first name may be that of a task."""
     from policytest.questions.assess import assess
@@ -118,7 +119,7 @@ def assess_episodes(
         raise InputError("no threshold: pass --threshold R")
     log = read_episodes(files, columns, model, question, episodes)
     about = (*((f"Model: {names[0]}",) if model is not None else ()), f"Data: {described(log)}.")
-    return assess(log, threshold=bar, delta=delta), about
+    return assess(log, threshold=bar, delta=delta, method=find_method(method)), about
 
 
 def described(log: LoggedEpisodes) -> str:

@@ -169,6 +169,7 @@ PHRASES = {
     "pass return_range=(low, high), or reward_range=(low, high) with a horizon or a discount below 1": (
         "pass --return-range LOW HIGH, or --reward-range LOW HIGH with --horizon or a --discount below 1"
     ),
+    "outcome=pt.at_least(200)": "--outcome 'at least 200'",
     "smallest_propensity is a bound of propensities, and the log has none; pass propensity and target, or leave ": (
         "--smallest-propensity needs propensities; use --assume propensities or --ladder and name their column with "
         "--column propensity=NAME, or leave "

@@ -42,10 +42,11 @@ def _steps(text: str) -> int | str:
 
 # ---------------------------------------------------------------- names
 
-OnePolicyMethod = StrEnum("OnePolicyMethod", ["betting", "ptst", "boxes", "monte-carlo", "returns"])
-LogMethod = StrEnum("LogMethod", ["betting", "log-betting", "ptst", "boxes", "monte-carlo"])
-PairsMethod = StrEnum("PairsMethod", ["betting", "ptst"])
-ValueMethod = StrEnum("ValueMethod", ["betting", "ptst", "returns"])
+OF_EPISODES = ("returns", "large-sample")
+OnePolicyMethod = StrEnum("OnePolicyMethod", ["betting", "ptst", "boxes", "monte-carlo", "returns", "large-sample"])
+LogMethod = StrEnum("LogMethod", ["betting", "log-betting", "ptst", "boxes", "monte-carlo", "large-sample"])
+PairsMethod = StrEnum("PairsMethod", ["betting", "ptst", "returns", "large-sample"])
+ValueMethod = StrEnum("ValueMethod", ["betting", "ptst", "returns", "large-sample"])
 SearchMethod = StrEnum("SearchMethod", ["betting", "ptst", "klb-ts"])
 BoundaryName = StrEnum("BoundaryName", ["mixture", "paper"])
 AllocationName = StrEnum("AllocationName", ["uniform", "optimal", "adaptive", "forward"])

@@ -55,8 +55,8 @@ from policytest.data.ranges import (
     ROUNDING,
     WARN,
     Range,
-    check_bounds,
     ends_of,
+    has_no_end,
     outside,
     outside_words,
     range_words,
@@ -91,16 +91,22 @@ COLUMNS: dict[str, tuple[Callable[[FloatArray], BoolArray], str]] = {
 
 
 class WeighedEpisodes(NamedTuple):
-    """Of each episode: the outcomes of both sides, the return, and the weight at its end."""
+    """Of each episode: the outcomes of both sides, the return, and the weight at its end.
+
+    ``plain``: the sum of w_t gamma^t r_t, where neither side has a bound.
+    """
 
     above: FloatArray
     below: FloatArray
     returns: FloatArray
     weights: FloatArray
+    plain: FloatArray | None = None
 
     @property
     def estimates(self) -> FloatArray:
         """Unbiased estimates of V: the mean of both sides, or the one side that has a bound."""
+        if self.plain is not None:
+            return self.plain
         above, below = (not np.isnan(side).any() for side in (self.above, self.below))
         return np.asarray(0.5 * (self.above + self.below)) if above and below else self.above if above else self.below
 
@@ -275,7 +281,19 @@ class LoggedEpisodes:
                 found[side] = np.nan
             elif self.outside:  # a return beyond its range counts as the end of it
                 found[side] = np.maximum(found[side], end) if side == 0 else np.minimum(found[side], end)
-        return WeighedEpisodes(*found)
+        return WeighedEpisodes(*found)._replace(plain=self._plain() if has_no_end(self.bounds) else None)
+
+    def _plain(self) -> FloatArray:
+        """The sum of w_t gamma^t r_t of each episode, step by step."""
+        total, weight = np.zeros(self.n_episodes), np.ones(self.n_episodes)
+        lengths = np.diff(self.start)
+        for t in range(int(lengths.max())):
+            here = np.flatnonzero(lengths > t)
+            rows = self.start[here] + t
+            if self.weighted:
+                weight[here] *= self.ratio[rows]
+            total[here] += self.discount**t * weight[here] * self.reward[rows]
+        return total
 
     def still_possible(self) -> tuple[FloatArray, FloatArray]:
         """What an episode can earn from each row on, in units of that row: at least, and at most."""
@@ -370,7 +388,6 @@ class LoggedEpisodes:
                 rule = f"it is outside reward_range ({{:g}}, {{:g}}); {WIDEN}"
                 grouped.refuse(wrong, "reward", self.reward, rule, self.reward_range)
             np.clip(self.reward, *self.reward_range, out=self.reward)
-        check_bounds(self.bounds)
         possible = self.return_range if self.rows is None else self.bounds
         if possible is not None and (at := arrays.first(outside(self.outcomes.returns, possible))) is not None:
             where, total = f"episode {grouped.name(at)}", self.outcomes.returns[at]

@@ -25,7 +25,11 @@ NO_BOUND = (
     "returns have no known range: pass return_range=(low, high), or reward_range=(low, high) with a horizon or a "
     "discount below 1"
 )
-OUTCOME_UNBOUNDED = "outcome: what it returns has no known range; pass return_range=(low, high), where it always lies"
+LARGE_SAMPLE = (
+    "{} no known range, so this will be a large-sample answer, which is not certified; for a certified one "
+    "pass return_range=(low, high), or reward_range=(low, high) with a horizon or a discount below 1, or ask for a "
+    "probability: outcome=pt.at_least(200)"
+)
 
 
 def two_ends(name: str, given: object) -> list[tuple[str, object]]:
@@ -112,9 +116,14 @@ def inner_point(bounds: Range) -> float:
     return low + 1.0 if math.isinf(high) else 0.5 * (low + high)
 
 
+def has_no_end(bounds: Range) -> bool:
+    """Whether no end is known: then no bet is sure to lose no more than its stake."""
+    return not any(map(math.isfinite, bounds))
+
+
 def check_bounds(bounds: Range, refusal: str = NO_BOUND) -> None:
-    """Refuse returns without a known end: no bet on them is sure to lose no more than its stake."""
-    if not any(map(math.isfinite, bounds)):
+    """Refuse returns without a known end, on which there are no bets."""
+    if has_no_end(bounds):
         raise InputError(refusal)
 
 

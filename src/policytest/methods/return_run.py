@@ -13,29 +13,23 @@ import numpy as np
 from policytest._base.arrays import Arrays, FloatArray
 from policytest._base.compiled.small import MOST_WON
 from policytest._base.errors import InputError
-from policytest.data.counts import Counts
 from policytest.data.episodes import Episodes
 from policytest.data.ranges import ROUNDING
-from policytest.data.returns import Returns
 from policytest.eprocess.budget import Aim, refuse_other_budgets
 from policytest.eprocess.capital import SIDES, Bet, TwoSided, with_rounding_margin
 from policytest.eprocess.interval import Score
 from policytest.eprocess.strategies import AIMED, ENDS, ON_RETURNS, Moments
-from policytest.methods.run import Run, Settings
-from policytest.payoffs.independence import drift
+from policytest.methods.episode_run import EpisodesRun
+from policytest.methods.run import Settings
 from policytest.payoffs.known_range import only_answer
 from policytest.payoffs.outcomes import EpisodeSupply, Outcomes
-from policytest.payoffs.parallel_returns import ParallelEpisodes
-from policytest.payoffs.returns import DrawnEpisodes
 
 REFIT = 1.05  # fractions are fitted again when the episodes have grown by this factor
 PRIOR = 0.3  # of one episode: the mean square of what a full bet wins, before anything is seen
 
 
-class ReturnsRun(Run):
-    """A test on episodes."""
-
-    source: EpisodeSupply
+class ReturnsRun(EpisodesRun):
+    """Bets on episodes."""
 
     def __init__(
         self,
@@ -46,16 +40,13 @@ class ReturnsRun(Run):
         indifference: float = 0.0,
         both_sides: bool = False,
     ) -> None:
-        self.method, self.task, self.threshold, self.source = method, task, threshold, source
-        self.indifference, self.both_sides = indifference, both_sides or indifference > 0
+        super().__init__(method, task, threshold, source, indifference)
+        self.both_sides = both_sides or indifference > 0
         self.bets = TwoSided(ON_RETURNS, rounding=ROUNDING * (1.0 + abs(threshold)), score=task.score)
         self.moments = tuple(Moments(PRIOR) for _ in SIDES)  # of what full bets win, in units of the room
         self.plans: list[Bet] = []
         self.refit_at = 0
         self.aim: Aim | None = None  # at an answer within a budget
-        self.most_episodes = math.inf
-        self.returns: list[float] = []
-        self.steps: list[int] = []
 
     def aim_at(self, budget: int, pairs: bool = False) -> None:
         """One fraction a side, chosen before each episode for an answer by the last one of the budget."""
@@ -68,30 +59,12 @@ class ReturnsRun(Run):
         self.stop_after(budget)
         self.bets = TwoSided(AIMED, rounding=self.bets.above.rounding, score=score)
 
-    def work_in_parallel(self, workers: int) -> None:
-        """Have so many episodes, or pairs of them, under way in as many processes."""
-        if not isinstance(self.source, DrawnEpisodes):
-            raise InputError(
-                "parallel: a vector of environments runs several episodes at once by itself",
-                "leave parallel out (it is then 1), or pass one environment in the place of the vector",
-            )
-        self.source = ParallelEpisodes(self.source, workers)
-
-    def stop_after(self, episodes: int) -> None:
-        """Look at so many episodes at most."""
-        self.most_episodes = episodes
-
     def outcomes(self) -> tuple[FloatArray, FloatArray]:
         """Those of the sides "above" and "below" so far."""
         above, below = (side.settled(as_staked=True).won for side in self.bets)
         return self.threshold + above, self.threshold - below
 
     # ------------------------------------------------------------ going on
-
-    @property
-    def episodes(self) -> int:
-        """How many episodes were bet on."""
-        return len(self.returns)
 
     def begin(self, required: float) -> None:
         """What was seen may suffice; the budget may be larger than before."""
@@ -100,11 +73,6 @@ class ReturnsRun(Run):
                 self.refit_at = self.episodes  # the next fraction is for this target
             self.exhausted = self.is_spent
         super().begin(required)
-
-    @property
-    def is_spent(self) -> bool:
-        """Whether no more episodes may be looked at."""
-        return self.episodes >= self.most_episodes
 
     def step(self, required: float, most: int) -> None:
         """The next episodes, up to the first at which the evidence suffices; a vector gets the others back."""
@@ -121,21 +89,6 @@ class ReturnsRun(Run):
         self.exhausted = self.is_spent
         if done < len(taken.returns):
             self.source.put_back(len(taken.returns) - done)
-
-    def finish(self) -> None:
-        """Wait for the episodes that have begun."""
-        self.source.wait()
-
-    def update_answer(self, required: float) -> None:
-        """Answer if the evidence reaches what is required."""
-        level = with_rounding_margin(required)
-        super().update_answer(level)
-        if self.answer is None and self.indifference and min(self.ends_refuted()) >= level:
-            self.answer = "within"
-
-    def judge_counts(self, counts: Counts, required: float, design: str) -> None:
-        """Counts have no episodes."""
-        raise InputError("counts have no episodes; pass LoggedEpisodes(episode, reward)")
 
     def _settle(self, taken: Outcomes, level: float) -> int:
         """Settle bets with these episodes, up to the first at which the evidence suffices; with how many."""
@@ -158,9 +111,7 @@ class ReturnsRun(Run):
                 seen.add(ratios)
                 if self.aim is not None:
                     self.aim.add(sign, ratios)
-        self.returns += taken.returns[:used].tolist()
-        self.steps += taken.steps[:used].tolist()
-        self.samples += int(taken.steps[:used].sum())
+        self.keep(taken, used)
         return used
 
     def _fit(self) -> None:
@@ -226,67 +177,29 @@ class ReturnsRun(Run):
         """Whether one end of the range is not known, so that one side is not bet on."""
         return self.task.score is None and any(map(math.isinf, self._span))
 
-    @property
-    def estimate(self) -> float:
-        """The mean return, or what the score is about."""
-        return self.task.value_of(self.returns) if self.returns else math.nan
-
-    def counts(self) -> Returns:
-        """What was observed."""
-        doubts = *self.source.doubts, *self._drift()
-        steps = np.array(self.steps, dtype=np.int64)
-        return Returns(np.array(self.returns), steps, outside=self.source.outside, doubts=doubts)
-
-    def examine(self) -> None:
-        """Look whether seeds fix episodes, where one more is free."""
-        if self.most_episodes == math.inf:
-            self.source.examine()
-
-    @property
-    def is_comparison(self) -> bool:
-        """Whether outcomes are differences of two agents."""
-        return isinstance(self.source, DrawnEpisodes) and len(self.source.player.agents) > 1
-
-    def _drift(self) -> tuple[str, ...]:
-        """Whether the mean seems to change; a critic changes how returns are spread, and ranks with it."""
-        if self.task.critic is not None or self.task.score is not None:
-            return ()
-        return drift(self.returns, "mean difference" if self.is_comparison else self.task.asked_about)
-
     # ------------------------------------------------------------ keeping
 
     def state(self) -> Arrays:
         """The capital, the episodes, and the source."""
         return {
+            **super().state(),
             **self.bets.state(),
-            "returns": np.array(self.returns, dtype=np.float64),
-            "steps": np.array(self.steps, dtype=np.int64),
             "moments": np.array([seen.state() for seen in self.moments]),
             "plans": self.bets.above.as_rows(self.plans),
             **({} if self.aim is None else self.aim.state()),
             "refit_at": np.array([self.refit_at], dtype=np.int64),
-            **self.source.state(),
         }
 
-    def restore(self, state: Arrays) -> None:
-        """Go on from a kept state; the latest episodes are repeated, to see that they still earn the same."""
-        super().restore(state)
-        self.source.repeat()
-
     def _restore(self, state: Arrays) -> None:
+        super()._restore(state)
         refuse_other_budgets(0 if self.aim is None else self.aim.budget, state)
         if self.aim is not None:
             self.aim.restore(state)
         self.bets.restore(state)
-        self.returns, self.steps = state["returns"].tolist(), state["steps"].tolist()
-        if len(self.returns) != len(self.steps) or min(self.steps, default=0) < 0:
-            raise ValueError("the episodes have no lengths")
-        self.samples = sum(self.steps)
         for seen, kept in zip(self.moments, state["moments"], strict=True):
             seen.restore(kept)
         self.refit_at = int(state["refit_at"][0])
         self.plans = self.bets.above.of_rows(state["plans"])
-        self.source.restore(state)
 
 
 def check_score(score: Score, won: FloatArray, scored: FloatArray) -> None:

@@ -53,6 +53,7 @@ class Outcome:
     proved: tuple[float, float] | None = None  # the part of the evidence that is proved, where that is less
     solves: int = 0
     refuted: tuple[float, float] | None = None  # of "within"
+    approximate: bool = False  # right for a large sample, and not proved
 
 
 class Settings(Protocol):
@@ -255,7 +256,7 @@ def is_certified(run: Run, required: float) -> bool:
 
     No method says so of itself: whatever led to an answer, this is the only place that calls it certified.
     """
-    if run.answer is None:
+    if run.answer is None or traits_of(run.method).approximate:
         return False
     proved = min(run.ends_refuted()) if run.answer == "within" else run.proof()[0 if run.answer == "above" else 1]
     return bool(proved >= required)
@@ -302,6 +303,7 @@ class Traits(NamedTuple):
     forecast: str = ""  # how it is foreseen how many more samples it needs, if it is: one of these
     table: bool = False  # it needs known rewards: `on_outcomes` is the method for the outcome table of listed ones
     pause: Pause | None = None  # where its runs pause
+    approximate: bool = False  # its answers are right for a large sample, and not proved
     is_default: bool = False  # nobody chose it
 
 

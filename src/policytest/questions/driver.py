@@ -31,16 +31,16 @@ from policytest.data.counts import Counts
 from policytest.data.episodes import Episodes
 from policytest.data.logged_episodes import LoggedEpisodes
 from policytest.data.randomness import Seed
+from policytest.data.ranges import LARGE_SAMPLE, Range
 from policytest.data.returns import Returns
 from policytest.kl.boundaries import check_delta
 from policytest.kl.sampler import UNLIMITED
 from policytest.mdp.task import Task
 from policytest.methods import checkpoint as checkpoints
+from policytest.methods.default import default_method, of_episodes
 from policytest.methods.listed_rewards import in_outcomes
 from policytest.methods.names import REPLACED
-from policytest.methods.return_betting import ReturnBetting
 from policytest.methods.run import Drawing, Found, Method, Outcome, Pause, Run, is_certified, steps, traits_of
-from policytest.methods.td_betting import TDBetting
 from policytest.payoffs.known_range import KnownRange, is_open_question, known_value, only_answer
 from policytest.questions.plan.still_needed import further
 from policytest.questions.unnamed_ends import UnnamedEnds
@@ -105,11 +105,13 @@ class Question:
         """
         return -math.log(self.delta) + (math.log(2.0) if self.zone else 0.0)
 
-    def known(self, tell: int = 0) -> Verdict | None:
+    def known(self, tell: int = 0, method: object = None) -> Verdict | None:
         """The answer where no sample is needed: R outside the range of values, or no row unknown.
 
-        With ``tell``, the stack level of the warning, a threshold at an end of the range is told.
+        With ``tell``, the stack level of the warning, a threshold at an end of the range is told, unless the method
+        does not bet.
         """
+        tell = 0 if traits_of(method).approximate else tell
         if not isinstance(self.task, Task):
             known = KnownRange(*self.task.bounds, 0.0)
         elif is_open_question(self.task, self.bar, self.zone):
@@ -351,17 +353,32 @@ def checked_source(task: object, sim: object) -> Any:
     return sim
 
 
-def checked_method(method: Any, task: object = None) -> Method:
+def checked_method(method: Any, task: object = None, bounds: Range | None = None) -> Method:
     """The method, or the default; also of a trace that watches the default."""
-    is_episodes = isinstance(task, Episodes)
-    default = ReturnBetting() if is_episodes else TDBetting()
     if method is None:
-        return default
+        return _default(task, bounds)
     if traits_of(method).is_default:
-        method = replace(method, method=default)
-    if is_episodes and not traits_of(method).episodes:
-        raise InputError(f"method is {method!r}; Episodes are tested by ReturnBetting(), the default")
+        method = replace(method, method=_default(task, bounds))
+    if isinstance(task, Episodes) and not traits_of(method).episodes:
+        raise InputError(
+            f"method is {method!r}; Episodes are tested by ReturnBetting(), or by LargeSample() without a range"
+        )
     return checked_instance("method", method, "replay")
+
+
+def _default(task: object, bounds: Range | None) -> Method:
+    """The default method; what large samples do not promise is told, and what would be certified."""
+    found = default_method(task) if bounds is None or not isinstance(task, Episodes) else of_episodes(task, bounds)
+    if traits_of(found).approximate:
+        of = "returns have" if bounds is None else "the difference of returns has"
+        warnings.warn(LARGE_SAMPLE.format(of), AssumptionWarning, stacklevel=5)
+    return found
+
+
+def refuse_one_look(method: object, why: str) -> None:
+    """Refuse the test that looks once where it is looked at again and again."""
+    if getattr(getattr(method, "method", method), "looks", "any") == "one":
+        raise InputError(f'looks="one" is for one look, and {why}; pass LargeSample(), which may be looked at any time')
 
 
 def checked_instance(name: str, method: object, *needs: str) -> Method:

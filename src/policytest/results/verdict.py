@@ -21,7 +21,7 @@ from policytest.data.randomness import Seed
 from policytest.kl.boundaries import Boundary, MixtureBoundary, level_of
 from policytest.mdp.task import Task, about_task
 from policytest.methods.run import Outcome, traits_of
-from policytest.results import sentences
+from policytest.results import large_sample, sentences
 from policytest.results.changes import MOST_CHANGES, Change, largest_changes
 from policytest.results.estimate import inside, is_empty
 from policytest.results.forecast import Forecast
@@ -133,6 +133,11 @@ class Verdict(Shown):
     def evidence(self) -> tuple[float, float]:
         """(against V <= R, against V >= R) in nats; one of them must reach ``required``."""
         return self.proof.evidence
+
+    @property
+    def approximate(self) -> bool:
+        """Whether it is a large-sample answer (`LargeSample`): not certified, right as the number of episodes grows."""
+        return self.proof.approximate
 
     @property
     def witness(self) -> Kernel | None:
@@ -249,7 +254,7 @@ class Verdict(Shown):
     @property
     def may_be_forecast(self) -> bool:
         """Whether `still_needed` has something to say: undecided, and a method or a log to foresee."""
-        if self.answer is not None or self.forecast.forecaster is None:
+        if self.answer is not None or self.forecast.forecaster is None or large_sample.is_one_look(self):
             return False
         if self.counts.episodes is not None:
             return bool(self.samples and self.snapshot)
@@ -328,6 +333,7 @@ class Verdict(Shown):
             Row("samples", number(self.samples), sentences.about_bound(self), "samples", self.samples),
             *sentences.episode_rows(self.counts, self.samples, self.about),
             *sentences.budget_rows(self.provenance.budget, self.counts, self.about),
+            *(large_sample.rows(self.counts, self.about) if self.approximate else ()),
             *(sentences.agent_rows(self.task) if alone else ()),
             Row("delta", probability(self.delta), sentences.ERROR, "delta", self.delta),
             *sentences.evidence_rows(self),
@@ -359,6 +365,7 @@ class Verdict(Shown):
             "interval_kind": sentences.CERTAIN if self.is_known else self.provenance.interval_kind,
             "required": self.required,
             "reason": self.reason,
+            **large_sample.data(self.approximate, self.counts, self.about),
             "about": self.about,
             "indifference": self.indifference,
             "flaws": list(self.flaws),
@@ -374,7 +381,9 @@ class Verdict(Shown):
             **sentences.histogram_data(self.counts),
             "changes": [change.data() for change in self.changes],
         }
-        return {**rows, **extra, **about_task(self.task)}
+        about = about_task(self.task)
+        about["assumptions"] = list(large_sample.assumed(about["assumptions"], self.approximate))
+        return {**rows, **extra, **about}
 
 
 def _table(verdict: Verdict) -> tuple[Task, Counts] | None:
