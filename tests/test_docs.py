@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import gc
 import html.parser
 import http.server
 import importlib
@@ -252,6 +253,24 @@ def test_python_on_the_pages_runs(name, tmp_path, monkeypatch, capsys):
     names = {} if name in COMPLETE else prepared()
     for code in blocks(TEXTS[name], "python")[: {**RUNNABLE, **COMPLETE}[name]]:
         exec(compile(code, name, "exec"), names)  # the project's own text
+
+
+@pytest.mark.filterwarnings("ignore:.*is set to None:UserWarning")  # Minari asks for an author, an address and more
+@pytest.mark.filterwarnings("ignore:Implicitly cleaning up:ResourceWarning")  # what it leaves to the collector
+def test_a_dataset_is_recorded_and_read_as_the_page_says(tmp_path, monkeypatch, capsys):
+    """With what the extra `minari` installs, and nothing else."""
+    for package in ("minari", "h5py", "jax"):
+        pytest.importorskip(package)
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
+    names = {}
+    code = next(code for code in blocks(TEXTS["datasets.md"], "python") if "DataCollector" in code)
+    exec(compile(code, "datasets.md", "exec"), names)  # the project's own text
+    assert (names["data"].ended, len(names["data"].transitions())) == (200, names["data"].counts.total)
+    assert "200" in capsys.readouterr().out
+    (said,) = re.findall(r'threshold=0\.1\)  # "(\w+)"', code)
+    pt.assess(names["lake"].task, names["data"].transitions(), threshold=0.1).require(said)
+    names.clear()
+    gc.collect()
 
 
 @each("name", sorted(set(TEXTS) - {"README.md"}))
