@@ -261,8 +261,8 @@ class Aim:
 
 def refuse_other_budgets(budget: int, state: Record) -> None:
     """Refuse a kept state whose budget is larger than that of this run, and one without a budget for a run with one."""
-    kept = int(np.ravel(state["begun"])[0]) if "begun" in state else 0
+    kept = int(np.ravel(state["begun"])[0]) if "begun" in state else 0  # 0 also of a run stopped before it began
     if kept > budget:
         raise InputError(f"resume: that run had a budget of {kept:,}; pass budget={kept}, or a larger one")
-    if budget and not kept:
+    if budget and "begun" not in state:
         raise InputError("resume: that run had no budget; leave out budget, or start a new run")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from policytest._base import arrays
 from policytest._base.errors import InputError, NotGoodEnough, Undecided
-from policytest._base.table import Table
+from policytest._base.table import Row, Table
 from policytest._base.text import did_you_mean, probability
 from policytest.results import sentences
 
@@ -58,8 +58,8 @@ def _message(verdict: Verdict, wanted: tuple[str, ...], remedy: str = "") -> str
     """The answer and its reason, the numbers that it rests on, and what was required; not the whole summary."""
     rows = [row for row in verdict.summary.rows if row.key in SHOWN]
     rows = [replace(row, remark="") if row.key == "samples" else row for row in rows]
-    required = f"Required: {' or '.join(wanted)}, with a probability of error of at most {probability(verdict.delta)}."
-    return Table(sentences.title(verdict), tuple(rows), (required, *([remedy] if remedy else []))).text()
+    asked = Row("required answer", " or ".join(wanted), f"wrong with probability {probability(verdict.delta)} at most")
+    return Table(sentences.title(verdict), (asked, *rows), (remedy,) if remedy else ()).text()
 
 
 def _remedy(verdict: Verdict, accepts: bool) -> str:
