@@ -21,6 +21,7 @@ replication draws from them; trades are drawn as they are.
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import math
 import platform
@@ -108,7 +109,7 @@ def lander(count: int) -> FloatArray:
     import gymnasium
 
     try:
-        from gymnasium.envs.box2d.lunar_lander import heuristic
+        heuristic: Any = importlib.import_module("gymnasium.envs.box2d.lunar_lander").heuristic
     except (ImportError, gymnasium.error.DependencyNotInstalled):
         return np.zeros(0)
     env = gymnasium.make("LunarLander-v3")
