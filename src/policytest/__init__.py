@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from policytest.methods.baselines.boxes import RectangularKL as RectangularKL
     from policytest.methods.baselines.klbts import KLBTS as KLBTS
     from policytest.methods.baselines.monte_carlo import MonteCarlo as MonteCarlo
+    from policytest.methods.large_sample import LargeSample as LargeSample
     from policytest.methods.log_betting import LogBetting as LogBetting
     from policytest.methods.ptst import PTST as PTST
     from policytest.methods.return_betting import ReturnBetting as ReturnBetting
@@ -96,6 +97,7 @@ _HOME = {
     "Interval": "results.estimate",
     "KLBTS": "methods.baselines.klbts",
     "KLBall": "worst_case.ball",
+    "LargeSample": "methods.large_sample",
     "LogBetting": "methods.log_betting",
     "LoggedEpisodes": "data.logged_episodes",
     "LowerBound": "worst_case.lower_bound",

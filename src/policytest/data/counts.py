@@ -80,6 +80,7 @@ class Counts:
 
     episodes: None = None  # a table has no episodes, and no returns of them; see `Returns`
     histogram: None = None
+    tails: None = None
     _table: Kernel  # dense: N, flat; sparse: the CSR array of all but the waiting transitions
 
     def __init__(

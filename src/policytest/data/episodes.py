@@ -10,7 +10,8 @@ the mean return of each is V whatever happened before, and that returns lie in a
 
     low  = min over n = 1 .. H of lo (1 + gamma + ... + gamma^(n-1)),    high likewise,
 
-since an episode may end at any step. Every reward and every return is compared with these ranges.
+since an episode may end at any step. Every reward and every return is compared with these ranges. One of the two ends
+may be unknown: "above" needs ``low`` alone, "below" ``high`` alone (`policytest.eprocess.capital`).
 
 *Discounted episodes* need not be seen to their end. What follows step t is worth at most
 
@@ -33,6 +34,14 @@ from policytest._base import arrays
 from policytest._base.arrays import FloatArray
 from policytest._base.errors import InputError
 from policytest.data.outcome import EpisodeOutcome, ReturnBeyond, episode_outcome
+from policytest.data.ranges import (
+    NO_RANGE,
+    Range,
+    ends_of,
+    finite_ends,
+    slack_of,
+    times,
+)
 from policytest.data.vector_walks import VectorWalk, vector_of
 from policytest.data.walks import FunctionWalk, Walk, walk_of
 
@@ -41,16 +50,8 @@ if TYPE_CHECKING:  # a process that runs episodes needs no compiler
 
 MEAN_RETURN, INDEPENDENT = "mean return", "episodes are independent of each other, each with the same "
 EPISODES_ARE_INDEPENDENT = INDEPENDENT + MEAN_RETURN
-ROUNDING = 1e-9  # of the range: how far a reward or a return may lie outside
 NEGLIGIBLE = 1e-6  # of the range of returns: what the rest of a discounted episode is worth when it is cut
-NO_BOUND = (
-    "returns have no known range: pass return_range=(low, high), or reward_range=(low, high) with a horizon or a "
-    "discount below 1"
-)
-OUTCOME_UNBOUNDED = "outcome: what it returns has no known range; pass return_range=(low, high), where it always lies"
 POLICIES = {"deterministic": "predict(..., deterministic=True)", "stochastic": "predict(..., deterministic=False)"}
-
-Range = tuple[float, float]
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +74,8 @@ class Episodes:
         With a discount below 1 and a ``reward_range`` it is over, at the latest, when its rest cannot matter.
     reward_range, return_range
         (low, high) of each reward, of the return of an episode; at least one of them. Every reward, every return is
-        checked.
+        checked. None or an infinity is an end that is not known: with ``return_range=(-1000, None)`` the answer
+        "above" can be proved, "below" cannot.
     discount
         gamma, in [0, 1].
     critic
@@ -134,13 +136,12 @@ class Episodes:
                 )
             arrays.positive(**{"score.room": self.score.room})
         for name in ("reward_range", "return_range"):
-            object.__setattr__(self, name, checked_range(name, getattr(self, name)))
+            object.__setattr__(self, name, ends_of(name, getattr(self, name)))
         known = {"discount": discount, "horizon": horizon, "walk": walk, "judge": episode_outcome(self.outcome)}
         for name, given in known.items():
             object.__setattr__(self, name, given)
         self._check_outcome()
-        if not all(map(math.isfinite, self.bounds)):
-            raise InputError(NO_BOUND if self.judge is None else OUTCOME_UNBOUNDED)
+        _ = self.bounds  # ranges that contradict each other are refused
 
     def _check_outcome(self) -> None:
         """An outcome is of a whole episode, and its mean is asked about."""
@@ -198,8 +199,8 @@ class Episodes:
     def bounds(self) -> Range:
         """(low, high): where the return of an episode lies."""
         if self.judge is not None:
-            return self.return_range or self.judge.range or (-math.inf, math.inf)
-        low, high = -math.inf, math.inf
+            return self.return_range or self.judge.range or NO_RANGE
+        low, high = NO_RANGE
         if self.reward_range is not None:
             most = geometric(self.discount, self.horizon)
             low, high = (end * (most if end < 0 else 1.0) for end in (self.reward_range[0], -self.reward_range[1]))
@@ -210,12 +211,17 @@ class Episodes:
             raise InputError(f"return_range is {self.return_range}, which rewards in {self.reward_range} cannot give")
         return low, high
 
+    @cached_property
+    def reward_limits(self) -> Range:
+        """Where finite rewards lie."""
+        return finite_ends(self.reward_range or NO_RANGE)
+
     def rest(self, t: int, earned: float) -> Range:
         """Where the discounted sum of the rewards from step t > 0 on lies, after rewards worth ``earned``."""
-        low, high, scale = -math.inf, math.inf, self.discount**t
+        (low, high), scale = NO_RANGE, self.discount**t
         if self.reward_range is not None:
             left = geometric(self.discount, None if self.horizon is None else self.horizon - t)
-            low, high = min(self.reward_range[0], 0.0) * left, max(self.reward_range[1], 0.0) * left
+            low, high = times(min(self.reward_range[0], 0.0), left), times(max(self.reward_range[1], 0.0), left)
         if self.return_range is not None and scale > 0:
             low = max(low, (self.return_range[0] - earned) / scale)
             high = min(high, (self.return_range[1] - earned) / scale)
@@ -225,7 +231,7 @@ class Episodes:
     def last_step(self) -> float:
         """After how many steps an episode is over at the latest: by its horizon, or since the rest cannot matter."""
         horizon = math.inf if self.horizon is None else self.horizon
-        if self.reward_range is None or self.discount == 1.0:
+        if self.reward_range is None or self.discount == 1.0 or not all(map(math.isfinite, self.reward_range)):
             return horizon
         low, high = self.reward_range
         share = NEGLIGIBLE * (self.bounds[1] - self.bounds[0]) * (1.0 - self.discount)
@@ -246,8 +252,8 @@ class Episodes:
 
     def checked_reward(self, reward: object, t: int, seed: int) -> float:
         """A reward, if it is a number in its range."""
-        known = self.reward_range
-        if type(reward) is float and known is not None and known[0] <= reward <= known[1]:
+        low, high = self.reward_limits
+        if type(reward) is float and low <= reward <= high:
             return reward
         paid = reward if type(reward) is float else _number(reward)
         if not math.isfinite(paid):
@@ -257,8 +263,9 @@ class Episodes:
             )
         if self.reward_range is None:
             return paid
-        low, high = self.reward_range
-        if not low - (slack := ROUNDING * (1.0 + abs(low) + abs(high))) <= paid <= high + slack:
+        slack = slack_of(self.reward_range)
+        if not low - slack <= paid <= high + slack:
+            low, high = self.reward_range
             raise InputError(
                 f"the reward of step {t} (episode with seed {seed}) is {paid:.9g}, outside reward_range "
                 f"({low:g}, {high:g}); widen the range"
@@ -279,13 +286,13 @@ class Episodes:
 
     def checked_return(self, total: float, seed: int) -> float:
         """The return of an episode, if it lies in its range."""
-        low, high = self.bounds
+        low, high = finite_ends(self.bounds)
         what = "return" if self.judge is None else "outcome"
-        slack = ROUNDING * (1.0 + abs(low) + abs(high))
+        slack = slack_of(self.bounds)
         if not low - slack <= total <= high + slack:
             raise InputError(
                 f"the {what} of the episode with seed {seed} is {total:.9g}, outside return_range "
-                f"({low:g}, {high:g}); widen the range"
+                f"({self.bounds[0]:g}, {self.bounds[1]:g}); widen the range"
             )
         return min(max(total, low), high)
 
@@ -307,20 +314,3 @@ def geometric(discount: float, steps: int | None) -> float:
     if discount == 1.0:
         return math.inf if steps is None else float(steps)
     return (1.0 if steps is None else 1.0 - discount**steps) / (1.0 - discount)
-
-
-def two_ends(name: str, given: object) -> list[tuple[str, object]]:
-    """Both ends of (low, high), with their names."""
-    if not isinstance(given, tuple | list | np.ndarray) or len(given) != 2:
-        raise InputError(f"{name} is {arrays.shown(given)}; pass two numbers (low, high)")
-    return [(f"{name}[{i}]", end) for i, end in enumerate(given)]
-
-
-def checked_range(name: str, given: object) -> Range | None:
-    """(low, high), two finite numbers in this order."""
-    if given is None:
-        return None
-    low, high = (arrays.real_number(*end) for end in two_ends(name, given))
-    if low > high:
-        raise InputError(f"{name} is ({low:g}, {high:g}); the first number must not be above the second")
-    return low, high

@@ -47,7 +47,8 @@ from policytest._base.arrays import AnyArray, AsArray, BoolArray, FloatArray, In
 from policytest._base.compiled.weights import Scale, weigh_episodes
 from policytest._base.errors import InputError
 from policytest._base.text import number
-from policytest.data.episodes import EPISODES_ARE_INDEPENDENT, NO_BOUND, ROUNDING, Range, geometric, two_ends
+from policytest.data.episodes import EPISODES_ARE_INDEPENDENT, geometric
+from policytest.data.ranges import NO_RANGE, ROUNDING, Range, ends_of, has_no_end, outside
 
 ON_PROPENSITIES = (
     EPISODES_ARE_INDEPENDENT,
@@ -57,7 +58,6 @@ ON_PROPENSITIES = (
 )
 ON_SMALLEST = "no action, logged or not, had a propensity below {bound}, which was known before the data"
 ON_CRITICS = "v is the mean of q under the target policy, and both were fixed before the episode"
-NO_RANGE = (-math.inf, math.inf)
 ROUNDED = 1e-6  # of a propensity: how far one may be off in a column of 32 bits
 NOT_ITS_OWN = "without propensities they are read as episodes of this policy, and they are of another one"
 WEIGH_OR_NOT = 'weigh them with columns={"propensity": ...}, or ask a Markov table instead'
@@ -77,16 +77,22 @@ COLUMNS: dict[str, tuple[Callable[[FloatArray], BoolArray], str]] = {
 
 
 class WeighedEpisodes(NamedTuple):
-    """Of each episode: the outcomes of both sides, the return, and the weight at its end."""
+    """Of each episode: the outcomes of both sides, the return, and the weight at its end.
+
+    ``plain``: the sum of w_t gamma^t r_t, where neither side has a bound.
+    """
 
     above: FloatArray
     below: FloatArray
     returns: FloatArray
     weights: FloatArray
+    plain: FloatArray | None = None
 
     @property
     def estimates(self) -> FloatArray:
         """Unbiased estimates of V: the mean of both sides, or the one side that has a bound."""
+        if self.plain is not None:
+            return self.plain
         above, below = (not np.isnan(side).any() for side in (self.above, self.below))
         return np.asarray(0.5 * (self.above + self.below)) if above and below else self.above if above else self.below
 
@@ -109,8 +115,9 @@ class LoggedEpisodes:
     discount, horizon
         gamma in [0, 1], and the largest number of steps of an episode (None: no limit).
     reward_range, return_range
-        (low, high) of each reward, and of the return of an episode; at least one of them. An end may be infinite: the
-        side that needs it is then not tested. Every reward and every return is checked.
+        (low, high) of each reward, and of the return of an episode; at least one of them. None or an
+        infinity is an end that is not known: the side that needs it is then not tested. Every reward and every return
+        is checked.
     q, v
         For doubly robust outcomes: estimates of the return from this row on, fixed before the episode. q of the logged
         action, v the mean of q under the target policy: v = sum over a of pi(a|s) q(s,a). They need
@@ -238,7 +245,19 @@ class LoggedEpisodes:
         for side, end in enumerate(self.bounds):
             if not math.isfinite(end):
                 found[side] = np.nan
-        return WeighedEpisodes(*found)
+        return WeighedEpisodes(*found)._replace(plain=self._plain() if has_no_end(self.bounds) else None)
+
+    def _plain(self) -> FloatArray:
+        """The sum of w_t gamma^t r_t of each episode, step by step."""
+        total, weight = np.zeros(self.n_episodes), np.ones(self.n_episodes)
+        lengths = np.diff(self.start)
+        for t in range(int(lengths.max())):
+            here = np.flatnonzero(lengths > t)
+            rows = self.start[here] + t
+            if self.weighted:
+                weight[here] *= self.ratio[rows]
+            total[here] += self.discount**t * weight[here] * self.reward[rows]
+        return total
 
     def still_possible(self) -> tuple[FloatArray, FloatArray]:
         """What an episode can earn from each row on, in units of that row: at least, and at most."""
@@ -335,8 +354,6 @@ class LoggedEpisodes:
                 self.reward_range,
             )
             np.clip(self.reward, *self.reward_range, out=self.reward)
-        if not any(map(math.isfinite, self.bounds)):
-            raise InputError(NO_BOUND)
         possible = self.return_range if self.rows is None else self.bounds
         if possible is not None and (at := arrays.first(outside(self.outcomes.returns, possible))) is not None:
             name = "return_range" if self.return_range else "what rewards in their range give,"
@@ -448,22 +465,6 @@ def against_smallest(mu: FloatArray, pi: FloatArray, bound: FloatArray | float) 
         (mu < bound * (1.0 - ROUNDED), f"it is below smallest_propensity; {remedy}"),
         ((pi < 1.0 - ROUNDED) & (bound > 1.0 - mu + ROUNDED), f"{left}; {remedy}"),
     ]
-
-
-def outside(found: FloatArray, ends: Range) -> BoolArray:
-    """Which numbers lie outside, by more than rounding."""
-    slack = ROUNDING * (1.0 + sum(abs(end) for end in ends if math.isfinite(end)))
-    return np.asarray((found < ends[0] - slack) | (found > ends[1] + slack))
-
-
-def ends_of(name: str, given: object) -> Range | None:
-    """(low, high): two numbers in this order, of which one may be infinite."""
-    if given is None:
-        return None
-    low, high = (float(arrays.numbers(*end)) for end in two_ends(name, given))
-    if not low <= high or low == math.inf or high == -math.inf:
-        raise InputError(f"{name} is ({low:g}, {high:g}); pass (low, high), the first not above the second")
-    return low, high
 
 
 def scale_of(discount: float, horizon: int | None, rewards: Range | None, returns: Range | None) -> Scale:

@@ -11,6 +11,7 @@ import numpy as np
 from policytest._base.arrays import FloatArray, IntArray
 
 MOST_BINS = 30
+EQUAL = 1e-12  # relative to the largest: a difference that is rounding
 
 
 class Histogram(NamedTuple):
@@ -18,6 +19,17 @@ class Histogram(NamedTuple):
 
     edges: FloatArray
     episodes: IntArray
+
+
+class Tails(NamedTuple):
+    """How far returns are from normal ones, whose skewness is 0 and whose kurtosis is 3.
+
+    ``largest_share``: of the return farthest from the mean, in the sum of the squared distances.
+    """
+
+    skewness: float
+    kurtosis: float
+    largest_share: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +80,22 @@ class Returns:
             bins = np.arange(low - 0.5, high + width, width)
         episodes, edges = np.histogram(self.returns, bins=bins)
         return Histogram(edges, episodes)
+
+    @property
+    def tails(self) -> Tails | None:
+        """How heavy the tails of returns are; None while all are equal.
+
+        >>> Returns(np.array([0.0, 0.0, 0.0, 4.0]), np.ones(4, dtype=np.int64)).tails.largest_share
+        0.75
+        """
+        if not self.episodes or np.ptp(self.returns) <= EQUAL * np.abs(self.returns).max():
+            return None
+        off = self.returns - self.returns.mean()
+        off = off / np.abs(off).max()  # so that no power overflows
+        second = float(np.mean(off**2))
+        return Tails(
+            float(np.mean(off**3)) / second**1.5, float(np.mean(off**4)) / second**2, 1.0 / float(np.sum(off**2))
+        )
 
     @property
     def visits(self) -> IntArray:

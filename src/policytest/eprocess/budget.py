@@ -51,6 +51,7 @@ LESS, MOST_TILTED = 0.015, 20.0  # power, than with the last one; the logarithm 
 MOST_EXACT = 1000  # outcomes, up to which each is a step of the walk
 LARGEST_LOG = 700.0  # of a capital
 SURPLUS = 1e-9  # of the capital, so that rounding does not hide an answer
+CUT = 8.0  # in units of what a full bet can lose: outcomes without an upper bound count as this at most, in moments
 LEAST_LEVEL = 1e-12  # of a walk: nothing is staked where there is hardly any capital left
 
 
@@ -95,7 +96,7 @@ class BudgetTarget:
     total
         The budget from now on.
     best
-        The largest outcome.
+        The largest outcome; infinite if it has no bound. Moments are then those of outcomes cut at `CUT`.
     pairs
         Whether outcomes are differences of two.
     capital
@@ -110,11 +111,14 @@ class BudgetTarget:
         pairs: bool = False,
         capital: float = 1.0,
     ) -> None:
-        pairs = pairs and abs(best - 1.0) <= budget.SAME
+        pairs, self.bounded = pairs and abs(best - 1.0) <= budget.SAME, best < math.inf
+        best = best if self.bounded else CUT
         self.target = budget.Target((1.0 - SURPLUS) * delta, min(float(best), MOST_WON), int(total), pairs)
         self.level = self.target.delta * capital  # of the walk: the chance of an answer, if the mean is the threshold
         self.seen = np.zeros(6)
-        self.seen[5] = total <= MOST_EXACT  # as long as outcomes are at the ends of their range, or ties of pairs
+        self.seen[5] = (
+            total <= MOST_EXACT and self.bounded
+        )  # as long as outcomes are at the ends of their range, or ties of pairs
 
     @property
     def stakes(self) -> bool:
@@ -195,8 +199,10 @@ class Aim:
     A larger budget, or another level, is a new target, from the capital that is left.
     """
 
-    def __init__(self, budget: int, best: tuple[float, float], pairs: bool = False) -> None:
-        self.budget, self.begun = budget, Begun(0, 0.0, 0, 0.0, 0.0)
+    def __init__(
+        self, budget: int, best: tuple[float, float], pairs: bool = False, tested: tuple[bool, bool] = (True, True)
+    ) -> None:
+        self.budget, self.begun, self.tested = budget, Begun(0, 0.0, 0, 0.0, 0.0), tested
         self.unit = ("pair of episodes", "pairs of episodes") if pairs else ("episode", "episodes")
         self.targets = [BudgetTarget(1.0, budget, end, pairs) for end in best]
 
@@ -214,16 +220,18 @@ class Aim:
         delta, total = math.exp(-required), self.budget - self.begun.spent
         for index, (before, log_capital) in enumerate(zip(self.targets, self.begun[-2:], strict=True)):
             capital = math.exp(min(log_capital, required))
-            self.targets[index] = BudgetTarget(delta, total, before.target.best, before.target.pairs, capital)
+            best = before.target.best if before.bounded else math.inf
+            self.targets[index] = BudgetTarget(delta, total, best, before.target.pairs, capital)
             self.targets[index].restore(before.state())
         return is_new
 
     def _warn(self) -> None:
         """Tell which answer cannot come: n outcomes make the capital at most (1 + best)^n times as large."""
         left = self.budget - self.begun.spent
-        for side, target, log_capital in zip(("above", "below"), self.targets, self.begun[-2:], strict=True):
+        sides = zip(("above", "below"), self.targets, self.begun[-2:], self.tested, strict=True)
+        for side, target, log_capital, tested in sides:
             least = (self.begun.required - log_capital) / max(math.log1p(target.target.best), TINY)
-            if least > left:
+            if least > left and tested and target.bounded:
                 far = "would take too many; move the threshold away from the end of the range"
                 how_many = f"takes {math.ceil(least):,}; pass a larger budget" if least < 1e12 else far
                 warnings.warn(

@@ -10,14 +10,15 @@ import numpy as np
 from policytest._base import arrays
 from policytest._base.arrays import FloatArray
 from policytest._base.errors import InputError
-from policytest.data.episodes import ROUNDING
 from policytest.data.logged_episodes import LoggedEpisodes
 from policytest.data.randomness import Seed
+from policytest.data.ranges import ROUNDING
 from policytest.data.returns import Returns
 from policytest.eprocess.capital import SIDES, Bet, TwoSided, with_rounding_margin
 from policytest.eprocess.strategies import ENDS_OF_LOGS, LARGEST_FRACTION, ON_LOGS, Moments
 from policytest.methods.return_run import ReturnsRun
 from policytest.methods.run import Run, Settings
+from policytest.payoffs.known_range import only_answer
 from policytest.payoffs.outcomes import Outcomes
 from policytest.payoffs.weighted_returns import FEWEST, RecordedEpisodes, flaws_of, regressed
 
@@ -112,15 +113,9 @@ class RecordedRun(Run):
     def _not_refuted(self, level: float, as_staked: bool) -> tuple[float, float]:
         return self.bets.not_refuted(self.task.bounds, self.threshold, level, as_staked)
 
-    def why_undecided(self) -> str:
+    def only_answer(self) -> str:
         """Whether a side could not be tested."""
-        low, high = self.task.bounds
-        one, why = "", "returns have no other bound"
-        if self.threshold in (low, high):
-            one, why = "above" if self.threshold == low else "below", "the threshold is an end of the range of returns"
-        elif math.isinf(low) or math.isinf(high):
-            one = "above" if math.isinf(high) else "below"
-        return f'the data do not settle it; only "{one}" can be answered, since {why}' * bool(one)
+        return only_answer(self.task.bounds, self.threshold)
 
 
 def _as_large(fractions: FloatArray, room: float, plain: float) -> FloatArray:

@@ -41,6 +41,7 @@ METHODS = {
     "boxes": Named("methods.baselines.boxes", "RectangularKL", ("prior", "allocation")),
     "monte-carlo": Named("methods.baselines.monte_carlo", "MonteCarlo", ("kind", "horizon")),
     "returns": Named("methods.return_betting", "ReturnBetting"),
+    "large-sample": Named("methods.large_sample", "LargeSample", ("looks",)),
 }
 REPLACED = {"combined": "write TDBetting() (the default), or PTST() for very small delta"}
 """Methods of earlier versions, and what replaces them."""

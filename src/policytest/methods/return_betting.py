@@ -11,13 +11,14 @@ from typing import ClassVar
 from policytest._base.errors import InputError
 from policytest.data.episodes import Episodes
 from policytest.data.randomness import Seed
+from policytest.data.ranges import check_bounds
 from policytest.data.vector_walks import VectorWalk
 from policytest.mdp.task import Task
 from policytest.methods.return_run import ReturnsRun
 from policytest.methods.run import Traits
 from policytest.payoffs.cut_returns import CutEpisodes
 from policytest.payoffs.outcomes import EpisodeSupply
-from policytest.payoffs.pairs import PairedEpisodes
+from policytest.payoffs.pairs import PairedEpisodes, check_difference
 from policytest.payoffs.returns import DrawnEpisodes, WholeEpisodes
 from policytest.payoffs.vector_returns import VectoredEpisodes
 
@@ -40,7 +41,24 @@ class ReturnBetting:
         """The test at work."""
         if not isinstance(task, Episodes):
             raise InputError("ReturnBetting() is for Episodes; of a table, MonteCarlo() bets on returns")
-        return ReturnsRun(self, task, threshold, supply_of(task, rng), indifference, both_sides)
+        if task.score is None:
+            check_bounds(task.bounds)
+        return self.on(task, threshold, supply_of(task, rng), indifference, both_sides)
+
+    def on(
+        self,
+        task: Episodes,
+        threshold: float,
+        source: EpisodeSupply,
+        indifference: float = 0.0,
+        both_sides: bool = False,
+    ) -> ReturnsRun:
+        """The test on these episodes."""
+        return ReturnsRun(self, task, threshold, source, indifference, both_sides)
+
+    def on_pairs(self, a: Episodes, b: Episodes, margin: float, rng: Seed, indifference: float = 0.0) -> ReturnsRun:
+        """The test on the differences of pairs."""
+        return paired_run(a, b, margin, rng, indifference)
 
     def replay(self, task: object, threshold: float, source: object) -> ReturnsRun:
         """Recorded transitions of a table have no episodes."""
@@ -64,13 +82,23 @@ class PairedBetting:
 
     policies: tuple[str, str] = ("", "")
 
+    def on(self, task: Episodes, threshold: float, source: EpisodeSupply, indifference: float = 0.0) -> ReturnsRun:
+        """The test on these pairs."""
+        return ReturnsRun(self, task, threshold, source, indifference)
+
     def describe(self) -> str:
         """The method in a few words."""
-        a, b = (f" ({which})" if which else "" for which in self.policies)
-        return f"betting on returns, agent A{a} against agent B{b} in pairs of episodes with the same seed"
+        return f"betting on returns, {in_pairs(self.policies)}"
+
+
+def in_pairs(policies: tuple[str, str]) -> str:
+    """Which policy of each agent is run."""
+    a, b = (f" ({which})" if which else "" for which in policies)
+    return f"agent A{a} against agent B{b} in pairs of episodes with the same seed"
 
 
 def paired_run(a: Episodes, b: Episodes, margin: float, rng: Seed, indifference: float = 0.0) -> ReturnsRun:
     """The test at work."""
+    check_difference(a, b)
     method = PairedBetting((a.agent_policy, b.agent_policy))
-    return ReturnsRun(method, a, margin, DrawnEpisodes(PairedEpisodes(a, b), rng), indifference)
+    return method.on(a, margin, DrawnEpisodes(PairedEpisodes(a, b), rng), indifference)

@@ -13,26 +13,24 @@ import numpy as np
 from policytest._base.arrays import Arrays, FloatArray
 from policytest._base.compiled.small import MOST_WON
 from policytest._base.errors import InputError
-from policytest.data.counts import Counts
-from policytest.data.episodes import ROUNDING, Episodes
-from policytest.data.returns import Returns
+from policytest.data.episodes import Episodes
+from policytest.data.ranges import ROUNDING
 from policytest.eprocess.budget import Aim, refuse_other_budgets
 from policytest.eprocess.capital import SIDES, Bet, TwoSided, with_rounding_margin
 from policytest.eprocess.interval import Score
-from policytest.eprocess.strategies import AIMED, ENDS, ON_RETURNS, Moments
-from policytest.methods.run import Run, Settings
+from policytest.eprocess.strategies import AIMED, ENDS, ON_RETURNS, Moments, without_tail
+from policytest.methods.episode_run import EpisodesRun
+from policytest.methods.run import Settings
+from policytest.payoffs.known_range import only_answer
 from policytest.payoffs.outcomes import EpisodeSupply, Outcomes
-from policytest.payoffs.parallel_returns import ParallelEpisodes
-from policytest.payoffs.returns import DrawnEpisodes
 
+RECENT = 2**12  # outcomes that fractions without a bound are fitted to
 REFIT = 1.05  # fractions are fitted again when the episodes have grown by this factor
 PRIOR = 0.3  # of one episode: the mean square of what a full bet wins, before anything is seen
 
 
-class ReturnsRun(Run):
-    """A test on episodes."""
-
-    source: EpisodeSupply
+class ReturnsRun(EpisodesRun):
+    """Bets on episodes."""
 
     def __init__(
         self,
@@ -43,39 +41,24 @@ class ReturnsRun(Run):
         indifference: float = 0.0,
         both_sides: bool = False,
     ) -> None:
-        self.method, self.task, self.threshold, self.source = method, task, threshold, source
-        self.indifference, self.both_sides = indifference, both_sides or indifference > 0
+        super().__init__(method, task, threshold, source, indifference)
+        self.both_sides = both_sides or indifference > 0
         self.bets = TwoSided(ON_RETURNS, rounding=ROUNDING * (1.0 + abs(threshold)), score=task.score)
         self.moments = tuple(Moments(PRIOR) for _ in SIDES)  # of what full bets win, in units of the room
         self.plans: list[Bet] = []
         self.refit_at = 0
         self.aim: Aim | None = None  # at an answer within a budget
-        self.most_episodes = math.inf
-        self.returns: list[float] = []
-        self.steps: list[int] = []
 
     def aim_at(self, budget: int, pairs: bool = False) -> None:
         """One fraction a side, chosen before each episode for an answer by the last one of the budget."""
         (low, high), score = self._span, self.task.score
         rooms, best = (self.threshold - low, high - self.threshold), (1.0, 1.0)
-        if score is None and min(rooms) > 0 and max(rooms) < math.inf:  # otherwise no bet is needed, or none taken
+        if score is None and 0 < min(rooms) < math.inf:  # otherwise no bet is needed, or none taken
             best = rooms[1] / rooms[0], rooms[0] / rooms[1]
-        self.aim = Aim(budget, best, pairs)
+        tested = score is not None or rooms[0] < math.inf, score is not None or rooms[1] < math.inf
+        self.aim = Aim(budget, best, pairs, tested)
         self.stop_after(budget)
         self.bets = TwoSided(AIMED, rounding=self.bets.above.rounding, score=score)
-
-    def work_in_parallel(self, workers: int) -> None:
-        """Have so many episodes, or pairs of them, under way in as many processes."""
-        if not isinstance(self.source, DrawnEpisodes):
-            raise InputError(
-                "parallel: a vector of environments runs several episodes at once by itself",
-                "leave parallel out (it is then 1), or pass one environment in the place of the vector",
-            )
-        self.source = ParallelEpisodes(self.source, workers)
-
-    def stop_after(self, episodes: int) -> None:
-        """Look at so many episodes at most."""
-        self.most_episodes = episodes
 
     def outcomes(self) -> tuple[FloatArray, FloatArray]:
         """Those of the sides "above" and "below" so far."""
@@ -84,11 +67,6 @@ class ReturnsRun(Run):
 
     # ------------------------------------------------------------ going on
 
-    @property
-    def episodes(self) -> int:
-        """How many episodes were bet on."""
-        return len(self.returns)
-
     def begin(self, required: float) -> None:
         """What was seen may suffice; the budget may be larger than before."""
         if self.aim is not None:
@@ -96,11 +74,6 @@ class ReturnsRun(Run):
                 self.refit_at = self.episodes  # the next fraction is for this target
             self.exhausted = self.is_spent
         super().begin(required)
-
-    @property
-    def is_spent(self) -> bool:
-        """Whether no more episodes may be looked at."""
-        return self.episodes >= self.most_episodes
 
     def step(self, required: float, most: int) -> None:
         """The next episodes, up to the first at which the evidence suffices; a vector gets the others back."""
@@ -117,21 +90,6 @@ class ReturnsRun(Run):
         self.exhausted = self.is_spent
         if done < len(taken.returns):
             self.source.put_back(len(taken.returns) - done)
-
-    def finish(self) -> None:
-        """Wait for the episodes that have begun."""
-        self.source.wait()
-
-    def update_answer(self, required: float) -> None:
-        """Answer if the evidence reaches what is required."""
-        level = with_rounding_margin(required)
-        super().update_answer(level)
-        if self.answer is None and self.indifference and min(self.ends_refuted()) >= level:
-            self.answer = "within"
-
-    def judge_counts(self, counts: Counts, required: float, design: str) -> None:
-        """Counts have no episodes."""
-        raise InputError("counts have no episodes; pass LoggedEpisodes(episode, reward)")
 
     def _settle(self, taken: Outcomes, level: float) -> int:
         """Settle bets with these episodes, up to the first at which the evidence suffices; with how many."""
@@ -154,9 +112,7 @@ class ReturnsRun(Run):
                 seen.add(ratios)
                 if self.aim is not None:
                     self.aim.add(sign, ratios)
-        self.returns += taken.returns[:used].tolist()
-        self.steps += taken.steps[:used].tolist()
-        self.samples += int(taken.steps[:used].sum())
+        self.keep(taken, used)
         return used
 
     def _fit(self) -> None:
@@ -169,12 +125,20 @@ class ReturnsRun(Run):
             self.refit_at, aimed = self.episodes + 1, self.aim.fractions(self.evidence(), self.episodes)
         self.plans = []
         for index, (sign, bound, seen) in enumerate(zip(SIDES, self._span, self.moments, strict=True)):
-            v = seen.variance()
-            fractions = aimed[index] if aimed else ON_RETURNS.fractions(v, seen.mean(), seen.count)
-            wide = ENDS.fractions(v, seen.count)
             room = sign * (self.threshold - bound) if self.task.score is None else self.task.score.room
+            v, here = seen.variance(), 1.0
+            if self.one_ended and 0 < room < math.inf:
+                won = self.bets[sign].latest(RECENT)
+                v, here = without_tail(won / room, seen, PRIOR), self._room_here(sign, bound) / room
+            fractions = aimed[index] if aimed else ON_RETURNS.fractions(v, seen.mean(), seen.count)
+            wide = ENDS.fractions(v / here**2, seen.count)
             self.plans.append(Bet(room, fractions, wide))
         self.source.look(self.threshold, self.estimate - self.threshold, self.both_sides)
+
+    def _room_here(self, sign: float, bound: float) -> float:
+        """What a full bet can lose at the estimate, about where the end of an interval is; the threshold may be far."""
+        room = sign * (self.threshold - bound)
+        return max(sign * (self.estimate - bound), 1e-3 * room) if self.returns else room
 
     # ------------------------------------------------------------ what it can say
 
@@ -203,49 +167,41 @@ class ReturnsRun(Run):
         """That the budget is used up."""
         return f"the budget of {self.aim.words} is used up" if self.aim is not None and self.is_spent else ""
 
-    @property
-    def estimate(self) -> float:
-        """The mean return, or what the score is about."""
-        return self.task.value_of(self.returns) if self.returns else math.nan
+    def only_answer(self) -> str:
+        """With one known end, which answer can be given."""
+        if not self.one_ended:
+            return ""
+        of = "the difference of returns has" if self.about_pairs else "returns have"
+        return only_answer(self._span, self.threshold, of)
 
-    def counts(self) -> Returns:
-        """What was observed."""
-        return Returns(np.array(self.returns), np.array(self.steps, dtype=np.int64))
+    @property
+    def one_ended(self) -> bool:
+        """Whether one end of the range is not known, so that one side is not bet on."""
+        return self.task.score is None and any(map(math.isinf, self._span))
 
     # ------------------------------------------------------------ keeping
 
     def state(self) -> Arrays:
         """The capital, the episodes, and the source."""
         return {
+            **super().state(),
             **self.bets.state(),
-            "returns": np.array(self.returns, dtype=np.float64),
-            "steps": np.array(self.steps, dtype=np.int64),
             "moments": np.array([seen.state() for seen in self.moments]),
             "plans": self.bets.above.as_rows(self.plans),
             **({} if self.aim is None else self.aim.state()),
             "refit_at": np.array([self.refit_at], dtype=np.int64),
-            **self.source.state(),
         }
 
-    def restore(self, state: Arrays) -> None:
-        """Go on from a kept state; the latest episodes are repeated, to see that they still earn the same."""
-        super().restore(state)
-        self.source.repeat()
-
     def _restore(self, state: Arrays) -> None:
+        super()._restore(state)
         refuse_other_budgets(0 if self.aim is None else self.aim.budget, state)
         if self.aim is not None:
             self.aim.restore(state)
         self.bets.restore(state)
-        self.returns, self.steps = state["returns"].tolist(), state["steps"].tolist()
-        if len(self.returns) != len(self.steps) or min(self.steps, default=0) < 0:
-            raise ValueError("the episodes have no lengths")
-        self.samples = sum(self.steps)
         for seen, kept in zip(self.moments, state["moments"], strict=True):
             seen.restore(kept)
         self.refit_at = int(state["refit_at"][0])
         self.plans = self.bets.above.of_rows(state["plans"])
-        self.source.restore(state)
 
 
 def check_score(score: Score, won: FloatArray, scored: FloatArray) -> None:

@@ -98,6 +98,11 @@ class Run:
     answered_at: int | None = None  # the row of its answer, where it does
 
     @property
+    def approximate(self) -> bool:
+        """Whether its answers are right for a large sample, and not proved."""
+        return traits_of(self.method).approximate
+
+    @property
     def solves(self) -> int:
         """How many worst-case problems were solved."""
         return 0
@@ -242,6 +247,10 @@ class Run:
         """Where there is more to say than that the samples did not suffice."""
         return ""
 
+    def only_answer(self) -> str:
+        """Which answer can be given, and why no other, in words; "" where more than one can."""
+        return ""
+
 
 def is_certified(run: Run, required: float) -> bool:
     """Whether a run's answer is proved: the proved evidence against the other side reaches what is required.
@@ -295,6 +304,7 @@ class Traits(NamedTuple):
     forecast: str = ""  # how it is foreseen how many more samples it needs, if it is: one of these
     table: bool = False  # it needs known rewards: `on_outcomes` is the method for the outcome table of listed ones
     pause: Pause | None = None  # where its runs pause
+    approximate: bool = False  # its answers are right for a large sample, and not proved
     is_default: bool = False  # nobody chose it
 
 

@@ -16,7 +16,8 @@ r + gamma lo_{t+1} >= lo_t. On the other side hi and high stand for them. So W' 
 allow: W' <= (Z - low)/(V0(t) - lo_t). With W' = W throughout the outcome is the return itself.
 
 *The plan.* How large W' may become, and with which critic, is chosen from past episodes by the expected growth
-of the capital for a transition; whole episodes are one of the choices. They serve both sides, others the leading one.
+of the capital for a transition; whole episodes are one of the choices. They serve both sides, others the leading one;
+with one known end of the range, the side that this end serves, which is the only one that is bet on.
 """
 
 from __future__ import annotations
@@ -196,6 +197,8 @@ class CutEpisodes(WholeEpisodes):
         self.plan_at = max(self.seen + 1, int(AGAIN * self.seen))
         self.valuer.fit()
         sides = (True, True) if both_sides else (lead > 0, lead <= 0)
+        if not all(map(math.isfinite, (self.low, self.high))):
+            sides = math.isfinite(self.low), math.isfinite(self.high)
         kinds = (False, True) if self.valuer.is_given else (True,)
         plans = [WHOLE, *(CutPlan(cut, kind, sides) for kind in kinds for cut in CUTS)]
         past = PastEpisodes(self)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -95,6 +96,22 @@ class KnownRange:
             return "below"
         within = bar - zone < self.low - self.error and self.high + self.error < bar + zone
         return "within" if within else None
+
+
+def only_answer(bounds: tuple[float, float], threshold: float, of: str = "returns have") -> str:
+    """Which answer can be given, and why the other cannot; "" where both can, or neither.
+
+    >>> only_answer((-1000.0, math.inf), 200.0)
+    'only "above" can be answered, since returns have no known upper end'
+    """
+    low, high = bounds
+    if math.isinf(low) != math.isinf(high):
+        answer, end = ("above", "upper") if math.isinf(high) else ("below", "lower")
+        return f'only "{answer}" can be answered, since {of} no known {end} end'
+    if low < high and threshold in bounds:
+        answer = "above" if threshold == low else "below"
+        return f'only "{answer}" can be answered, since the threshold is an end of the range of returns'
+    return ""
 
 
 def known_value(task: Task) -> KnownRange:

@@ -11,11 +11,14 @@ is what pairing saves. It comes from the environment's own luck, such as the sta
 `reset(seed=...)` fixes it. An environment that does not honour its seed has none: the two episodes are then
 independent, and the test is as valid and takes more pairs.
 
+With one end of a range unknown, one end of D is: for "above" bets need low_A and high_B, for "below" high_A and low_B.
+
 Both agents may share one environment object: an episode is over before the next begins.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from policytest._base import arrays
@@ -25,6 +28,11 @@ from policytest.data.episodes import Episodes
 from policytest.data.walks import FunctionWalk, Walk
 from policytest.payoffs.known_range import check_equal
 from policytest.payoffs.returns import Drawing, Episode, GivenUp, Played, WholeEpisodes
+
+NO_DIFFERENCE = (
+    'the difference of their returns has no known end: "above" needs the low end of task_a and the high end of task_b, '
+    '"below" the other two; pass both ends of return_range in one of them at least'
+)
 
 
 class PairedEpisodes(WholeEpisodes):
@@ -108,3 +116,10 @@ def check_same_return(a: Episodes, b: Episodes) -> None:
             f"task_a.outcome is {first} and task_b.outcome is {second}; their episodes are only comparable with the "
             "same: pass the same function, or the same words"
         )
+
+
+def check_difference(a: Episodes, b: Episodes) -> None:
+    """Refuse a difference without a known end: no bet on it is sure to lose no more than its stake."""
+    above, below = (all(map(math.isfinite, (low, high))) for low, high in zip(a.bounds, b.bounds[::-1], strict=True))
+    if not (above or below):
+        raise InputError(NO_DIFFERENCE)

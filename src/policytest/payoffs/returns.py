@@ -13,8 +13,9 @@ import numpy as np
 from policytest._base import arrays
 from policytest._base.arrays import Arrays
 from policytest._base.errors import InputError, blame_simulator
-from policytest.data.episodes import ROUNDING, Episodes, Range
+from policytest.data.episodes import Episodes
 from policytest.data.randomness import Seed, generator, restored, stored
+from policytest.data.ranges import ROUNDING, Range, slack_of
 from policytest.data.walks import LARGEST_SEED, FunctionWalk
 from policytest.payoffs.outcomes import NO_OUTCOMES, EpisodeSupply, Outcomes, never
 
@@ -149,17 +150,17 @@ class WholeEpisodes:
             rewards = np.array([about.checked_reward(float(r), t, seed) for t, r in enumerate(rewards)])
         if about.judge is not None:
             return about.outcome_of(rewards, info, seed), len(rewards), True
-        return float(np.dot(about.discount ** np.arange(len(rewards)), rewards)), len(rewards), True
+        with np.errstate(over="ignore"):  # an infinite return is refused
+            return float(np.dot(about.discount ** np.arange(len(rewards)), rewards)), len(rewards), True
 
     def repeat(self, drawing: Drawing) -> None:
         """Run the latest episodes of a resumed run again; refuse an environment or agent that earns something else."""
-        low, high = self.about.bounds
-        left = REPEATED_STEPS
+        left, scale = REPEATED_STEPS, slack_of(self.about.bounds)
         self.allow(math.inf)
         for seed, earned, steps, over in reversed(self.recent):
             with drawing():
                 again, made, ends = self._run(seed, steps)
-            same = math.isclose(again, earned, rel_tol=ROUNDING, abs_tol=ROUNDING * (high - low))
+            same = math.isclose(again, earned, rel_tol=ROUNDING, abs_tol=scale)
             if (made, ends) != (steps, over) or not same:
                 on = " and goes on" if over and not ends else " and ends there" if ends and not over else ""
                 raise InputError(

@@ -37,7 +37,6 @@ from policytest.payoffs.outcomes import NO_OUTCOMES, EpisodeSupply, Outcomes
 FIRST_BLOCK = 16  # episodes of each row before the first new seed
 SHARE = 4  # later blocks have a quarter of the episodes before them
 PATIENCE = 64  # steps of the vector without an episode to hand on, before the driver has a look
-LARGEST = float(np.finfo(np.float64).max)
 
 
 class Ended(NamedTuple):
@@ -58,7 +57,7 @@ class VectoredEpisodes(EpisodeSupply):
     def __init__(self, episodes: Episodes, walk: VectorWalk, rng: Seed) -> None:
         self.about, self.walk, self.rng = episodes, walk, generator(rng)
         self.low, self.high = episodes.bounds
-        self.rewards = episodes.reward_range or (-LARGEST, LARGEST)
+        self.rewards = episodes.reward_limits
         self.before = self.dropped = 0
         self.thread: int | None = None  # where it stepped the vector, which then was not begun again by another one
         self.earlier: list[float] = []  # the seed of an earlier block, and the return of its first episode

@@ -28,7 +28,6 @@ from policytest.methods.baselines.boxes import RectangularKL
 from policytest.methods.kl_run import KLRun
 from policytest.methods.listed_rewards import on_outcomes
 from policytest.methods.ptst import PTST
-from policytest.methods.return_betting import ReturnBetting
 from policytest.methods.run import Method, Run, Traits, traits_of
 from policytest.methods.td_betting import TDBetting
 from policytest.questions.driver import check_of
@@ -152,7 +151,7 @@ class Trace:
 
     def most(self, run: Run, most: int) -> int:
         """How many samples to the next point. Runs that cannot be cut anywhere, and very large ones, are not cut."""
-        if not _can_pause(run) or isinstance(run.method, ReturnBetting):  # which is looked at after every episode
+        if not _can_pause(run) or traits_of(run.method).episodes:  # which is looked at after every episode
             return most
         if _entries(run) > LARGE:
             self.few()
@@ -239,7 +238,8 @@ class Watched:
 
 def _can_pause(run: Run) -> bool:
     """Whether the run may be stopped and resumed anywhere, and a point of it is not too dear."""
-    return _entries(run) <= HUGE and isinstance(run.method, PTST | TDBetting | RectangularKL | ReturnBetting)
+    is_cheap = traits_of(run.method).episodes or isinstance(run.method, PTST | TDBetting | RectangularKL)
+    return _entries(run) <= HUGE and is_cheap
 
 
 def _entries(run: Run) -> int:

@@ -9,11 +9,13 @@ from policytest._base import arrays
 from policytest._base.errors import AssumptionWarning, InputError
 from policytest.data.counts import Counts
 from policytest.data.logged_episodes import LoggedEpisodes
+from policytest.data.ranges import LARGE_SAMPLE, has_no_end
 from policytest.data.transitions import Transitions
 from policytest.kl.sampler import NOTHING, Recorded
 from policytest.mdp.task import Task
 from policytest.methods.baselines.boxes import RectangularKL
 from policytest.methods.episode_log_betting import EpisodeLogBetting
+from policytest.methods.large_sample import LargeSample
 from policytest.methods.listed_rewards import in_outcomes
 from policytest.methods.log_betting import LogBetting
 from policytest.methods.ptst import PTST
@@ -78,14 +80,19 @@ def assess(
     return _beside(verdict, table, rows)
 
 
-def checked_log(log: LoggedEpisodes, data: object, method: object) -> EpisodeLogBetting:
+def checked_log(log: LoggedEpisodes, data: object, method: object) -> EpisodeLogBetting | LargeSample:
     """The method for recorded episodes, with which nothing else is passed."""
     if data is not None:
         remedy = f"pass threshold={data!r}" if isinstance(data, int | float) else "leave data out"
         raise InputError(f"data is a {type(data).__name__}, and LoggedEpisodes are the data; {remedy}")
-    if method is not None and not isinstance(method, EpisodeLogBetting):
-        raise InputError(f"method is {method!r}; recorded episodes are assessed by bets on them: leave it out")
-    return EpisodeLogBetting()
+    if method is not None and not isinstance(method, EpisodeLogBetting | LargeSample):
+        raise InputError(
+            f"method is {method!r}; recorded episodes are assessed by bets on them: leave it out, or pass LargeSample()"
+        )
+    if method is None and has_no_end(log.bounds):
+        warnings.warn(LARGE_SAMPLE, AssumptionWarning, stacklevel=5)
+        return LargeSample()
+    return method or EpisodeLogBetting()
 
 
 def warn_of_weights(flaws: tuple[str, ...]) -> None:
@@ -108,6 +115,8 @@ def _assess_episodes(
         pass
     verdict = question.verdict(run, run.counts(), run.used(), UNSETTLED)
     warn_of_weights(verdict.counts.flaws)
+    if verdict.approximate:
+        return verdict
     found = one_look_at_episodes(log, delta)
     return replace(verdict, alongside=Alongside(one_look=(found.lower, found.upper)))
 

@@ -16,6 +16,7 @@ import os
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from policytest._base.arrays import IntArray
 from policytest._base.errors import InputError
@@ -26,9 +27,11 @@ from policytest.data.transitions import Transitions
 from policytest.kl.sampler import Recorded
 from policytest.mdp.task import Task
 from policytest.methods import checkpoint as checkpoints
+from policytest.methods.default import ByEpisodes
+from policytest.methods.large_sample import LargeSample
 from policytest.methods.ptst import PTST
 from policytest.methods.ptst_difference import kl_comparison
-from policytest.methods.return_betting import ReturnBetting, paired_run
+from policytest.methods.return_betting import ReturnBetting
 from policytest.methods.run import Run, traits_of
 from policytest.methods.stacks import StacksRun, replicate_seeds
 from policytest.methods.td_betting import CoupledBetting, TDBetting
@@ -54,7 +57,7 @@ def compare(
     sim: SimulatorLike | Transitions | None = None,
     delta: float = 0.05,
     margin: float = 0.0,
-    method: TDBetting | PTST | ReturnBetting | None = None,
+    method: TDBetting | PTST | ReturnBetting | LargeSample | None = None,
     rng: Seed = 0,
     max_samples: int | None = None,
     indifference: float = 0.0,
@@ -83,7 +86,7 @@ def compare(
     method
         `TDBetting()`, which is the default: certified. `PTST(...)`: the KL rule on the difference; a descent may miss
         the nearest kernel, so its answers are not certified. It samples by its allocation, `Adaptive()` included. Of
-        `Episodes`, `ReturnBetting()`.
+        `Episodes`, `ReturnBetting()`, or, if no end of the range of the difference is known, `LargeSample()`.
     rng, max_samples, max_seconds
         A seed or a Generator; stop undecided after this many samples, or seconds.
     indifference
@@ -113,8 +116,7 @@ def compare(
     orders = driver.Orders(*limits, rng, checkpoint, resume, progress)
     if isinstance(task_a, Episodes) or isinstance(task_b, Episodes):
         driver.checked_source(task_a, sim)
-        driver.checked_method(method, task_a)
-        return _in_pairs(question, task_b, orders)
+        return _in_pairs(question, task_b, method, orders)
     source = driver.checked_source(task_a, sim)
     task_b = _policy_b(task_a, task_b, source)
     check_alike(task_a, task_b)
@@ -153,14 +155,17 @@ def compare(
     return diagnosed_run(joint, source, driver.carry_out(question, run, mark, orders))
 
 
-def _in_pairs(question: driver.Question, b: object, orders: driver.Orders) -> Verdict:
+def _in_pairs(question: driver.Question, b: object, method: object, orders: driver.Orders) -> Verdict:
     """The comparison of two agents, in pairs of episodes."""
     a, b, margin = whole_episodes("task_a", question.task), whole_episodes("task_b", b), question.bar
     check_same_return(a, b)
-    found = question.known_by(KnownRange(*difference_bounds(a, b), 0.0), 3)
+    bounds = difference_bounds(a, b)
+    found = question.known_by(KnownRange(*bounds, 0.0), 0 if traits_of(method).approximate else 3)
     if found is not None:
         return found
-    run = paired_run(a, b, margin, orders.rng, question.zone)
+    chosen: Any = driver.checked_method(method, a, bounds)
+    by: ByEpisodes = getattr(chosen, "method", chosen)  # of a trace that watches it
+    run = by.on_pairs(a, b, margin, orders.rng, question.zone)
     mark = checkpoints.fingerprint(a, margin, [run.method, *b.identity])
     return driver.carry_out(question, run, mark, orders)
 

@@ -46,7 +46,8 @@ def decide(
         The question: a `Task`, a simulator (`draw(states, actions, rng)`), the bar R, the probability of error. Or
         `Episodes`, which need no simulator.
     method
-        `TDBetting()`, which is the default, `PTST(...)`, or a baseline; of `Episodes`, `ReturnBetting()`.
+        `TDBetting()`, which is the default, `PTST(...)`, or a baseline; of `Episodes`, `ReturnBetting()`, or, if no end
+        of their range is known, `LargeSample()`, whose answers are not certified.
     rng
         A seed or a Generator; it fixes the run. A resumed run goes on with its own.
     max_samples
@@ -85,7 +86,7 @@ def decide(
     """
     question = Question.checked(task, threshold, delta, indifference, budget=budget, parallel=parallel)
     limits = driver.sampling_limit(max_samples), driver.time_limit(max_seconds)
-    known = question.known(2)
+    known = question.known(2, method)
     if known is not None:
         return known
     run = question.started(sim, method, rng)
@@ -115,6 +116,7 @@ def checks(
     """
     question = Question.checked(task, threshold, delta, budget=budget, parallel=parallel)
     limit = driver.sampling_limit(max_samples)
+    driver.refuse_one_look(method, "checks looks after every episode")
     level, known = question.level, question.known()
     if known is not None:
         return iter([Check(0, known.evidence, level, 0, known.answer, lambda: known.estimate, lambda: known.interval)])
@@ -136,6 +138,7 @@ def stopping_times(
     Each is the time at which `decide` with that delta would have stopped on the same samples; in tasks so large that
     looks are spaced, up to that spacing.
     """
+    driver.refuse_one_look(method, "stopping_times looks after every episode")
     array = arrays.real_array("deltas", deltas, (None,))
     limit = driver.sampling_limit(max_samples)
     levels = np.array([Question.checked(task, threshold, delta).level for delta in array])

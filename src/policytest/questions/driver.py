@@ -31,17 +31,17 @@ from policytest.data.counts import Counts
 from policytest.data.episodes import Episodes
 from policytest.data.logged_episodes import LoggedEpisodes
 from policytest.data.randomness import Seed
+from policytest.data.ranges import LARGE_SAMPLE, Range
 from policytest.data.returns import Returns
 from policytest.kl.boundaries import check_delta
 from policytest.kl.sampler import UNLIMITED
 from policytest.mdp.task import Task
 from policytest.methods import checkpoint as checkpoints
+from policytest.methods.default import default_method, of_episodes
 from policytest.methods.listed_rewards import in_outcomes
 from policytest.methods.names import REPLACED
-from policytest.methods.return_betting import ReturnBetting
 from policytest.methods.run import Drawing, Found, Method, Outcome, Pause, Run, is_certified, steps, traits_of
-from policytest.methods.td_betting import TDBetting
-from policytest.payoffs.known_range import KnownRange, is_open_question, known_value
+from policytest.payoffs.known_range import KnownRange, is_open_question, known_value, only_answer
 from policytest.questions.plan.still_needed import further
 from policytest.questions.unnamed_ends import UnnamedEnds
 from policytest.results.forecast import Forecast
@@ -105,11 +105,13 @@ class Question:
         """
         return -math.log(self.delta) + (math.log(2.0) if self.zone else 0.0)
 
-    def known(self, tell: int = 0) -> Verdict | None:
+    def known(self, tell: int = 0, method: object = None) -> Verdict | None:
         """The answer where no sample is needed: R outside the range of values, or no row unknown.
 
-        With ``tell``, the stack level of the warning, a threshold at an end of the range is told.
+        With ``tell``, the stack level of the warning, a threshold at an end of the range is told, unless the method
+        does not bet.
         """
+        tell = 0 if traits_of(method).approximate else tell
         if not isinstance(self.task, Task):
             known = KnownRange(*self.task.bounds, 0.0)
         elif is_open_question(self.task, self.bar, self.zone):
@@ -121,20 +123,13 @@ class Question:
     def known_by(self, known: KnownRange, tell: int = 0) -> Verdict | None:
         """The verdict without samples, where the range settles it.
 
-        Where it does not, ``tell``, the stack level, warns that one answer cannot come, and the other only if not every
-        episode is as bad, or good, as can be.
+        Where it does not, ``tell``, the stack level, warns if one answer cannot come.
         """
-        bar, about = self.bar, self.about
-        answer, name = known.answer(bar, self.zone), "threshold" if about == "value" else "margin"
+        bar, about, name = self.bar, self.about, "threshold" if self.about == "value" else "margin"
+        answer = known.answer(bar, self.zone)
         if not known.settles(bar, self.zone):
-            if tell and not self.zone and (only := known.only_answer(bar)) is not None:
-                warnings.warn(
-                    f"{name} is {number(bar)}, the {'most' if only == 'below' else 'least'} that the {about} can be: "
-                    f'only "{only}" can be answered, and if the {about} is {number(bar)}, the test does not end; pass '
-                    f"a {name} inside the range, or allow an indifference zone",
-                    AssumptionWarning,
-                    stacklevel=tell + 1,
-                )
+            if tell and (words := self._only_answer(known)):
+                warnings.warn(words, AssumptionWarning, stacklevel=tell + 1)
             return None
         of = "values" if about == "value" else "the difference of policy A and policy B"
         whatever = "as declared" if self.table is None else "over all kernels"
@@ -158,6 +153,28 @@ class Question:
             reason="" if answer else f"the {about} equals the {name} whatever the unknown transition probabilities are",
             about=about,
             indifference=self.zone,
+        )
+
+    def _only_answer(self, known: KnownRange) -> str:
+        """That one answer cannot come, and what to do; "" where both can.
+
+        With the threshold at an end of the range the other one comes only if not every episode is as bad, or as good,
+        as can be.
+        """
+        bar, about, ends = self.bar, self.about, (known.low, known.high)
+        if not isinstance(self.task, Task) and getattr(self.task, "score", None) is None and math.isinf(sum(ends)):
+            alone = about == "value"
+            words = only_answer(ends, bar, "returns have" if alone else "the difference of returns has")
+            nor = ' (nor "within")' if self.zone else ""
+            of = "return_range" if alone else "return_range of both agents"
+            return f"{words}{nor}; declare both ends of {of} for both answers"
+        if self.zone or (only := known.only_answer(bar)) is None:
+            return ""
+        name = "threshold" if about == "value" else "margin"
+        return (
+            f"{name} is {number(bar)}, the {'most' if only == 'below' else 'least'} that the {about} can be: "
+            f'only "{only}" can be answered, and if the {about} is {number(bar)}, the test does not end; pass '
+            f"a {name} inside the range, or allow an indifference zone"
         )
 
     def started(self, sim: object, method: object, rng: Seed) -> Run:
@@ -207,6 +224,7 @@ class Question:
             reason="" if run.answer else _reason(run, reason),
             about=self.about,
             indifference=run.indifference,
+            approximate=run.approximate,
         )
 
 
@@ -327,17 +345,31 @@ def checked_source(task: object, sim: object) -> Any:
     return sim
 
 
-def checked_method(method: Any, task: object = None) -> Method:
+def checked_method(method: Any, task: object = None, bounds: Range | None = None) -> Method:
     """The method, or the default; also of a trace that watches the default."""
-    is_episodes = isinstance(task, Episodes)
-    default = ReturnBetting() if is_episodes else TDBetting()
     if method is None:
-        return default
+        return _default(task, bounds)
     if traits_of(method).is_default:
-        method = replace(method, method=default)
-    if is_episodes and not traits_of(method).episodes:
-        raise InputError(f"method is {method!r}; Episodes are tested by ReturnBetting(), the default")
+        method = replace(method, method=_default(task, bounds))
+    if isinstance(task, Episodes) and not traits_of(method).episodes:
+        raise InputError(
+            f"method is {method!r}; Episodes are tested by ReturnBetting(), or by LargeSample() without a range"
+        )
     return checked_instance("method", method, "replay")
+
+
+def _default(task: object, bounds: Range | None) -> Method:
+    """The default method; what large samples do not promise is told, and what would be certified."""
+    found = default_method(task) if bounds is None or not isinstance(task, Episodes) else of_episodes(task, bounds)
+    if traits_of(found).approximate:
+        warnings.warn(LARGE_SAMPLE, AssumptionWarning, stacklevel=5)
+    return found
+
+
+def refuse_one_look(method: object, why: str) -> None:
+    """Refuse the test that looks once where it is looked at again and again."""
+    if getattr(getattr(method, "method", method), "looks", "any") == "one":
+        raise InputError(f'looks="one" is for one look, and {why}; pass LargeSample(), which may be looked at any time')
 
 
 def checked_instance(name: str, method: object, *needs: str) -> Method:
@@ -416,8 +448,9 @@ def with_seed(verdict: Verdict, rng: Seed, resume: Resume | None = None) -> Verd
 
 def _reason(run: Run, reason: str) -> str:
     """Why there is no answer: what the run itself knows, unless it was interrupted."""
-    is_final = reason in (INTERRUPTED, OUT_OF_TIME) or reason.startswith(NOT_KEPT)
-    return reason if is_final else run.why_undecided() or reason
+    if reason in (INTERRUPTED, OUT_OF_TIME) or reason.startswith(NOT_KEPT):
+        return reason
+    return "; ".join(filter(None, (run.why_undecided() or reason, run.only_answer())))
 
 
 def _resume(run: Run, mark: str, resume: Resume) -> None:

@@ -29,6 +29,7 @@ from policytest.data.counts import Counts
 from policytest.data.episodes import Episodes
 from policytest.data.logged_episodes import LoggedEpisodes
 from policytest.data.randomness import Seed
+from policytest.data.ranges import inner_point
 from policytest.data.returns import Returns
 from policytest.data.simulators import SimulatorLike
 from policytest.data.transitions import Transitions
@@ -39,6 +40,8 @@ from policytest.mdp.horizon import REMEDIES
 from policytest.mdp.task import Task
 from policytest.mdp.values import value_range, value_range_error
 from policytest.methods.kl_run import KLRun
+from policytest.methods.large_sample import LargeSample
+from policytest.methods.large_sample_run import LargeSampleRun
 from policytest.methods.listed_rewards import in_outcomes
 from policytest.methods.log_betting import LogBetting
 from policytest.methods.ptst import PTST
@@ -62,6 +65,7 @@ from policytest.worst_case.projection_free import ProjectionFree
 
 SEARCHES = 4  # starts, where no end can be proved
 LOOK = 1.03  # the interval is computed when the samples have grown by this factor
+UNKNOWN = Interval(-math.inf, math.inf, certified=False, approximate=True)
 HOPED = 1.3  # the square of half the width of an interval, in units of log(1/delta) times the variance of the mean
 
 
@@ -69,7 +73,7 @@ def value_interval(
     task: Task | LoggedEpisodes,
     data: Counts | Transitions | None = None,
     delta: float = 0.05,
-    method: PTST | TDBetting | LogBetting | None = None,
+    method: PTST | TDBetting | LogBetting | LargeSample | None = None,
     looks: str = "any",
     budget: int | None = None,
 ) -> Interval:
@@ -107,15 +111,15 @@ def value_interval(
         table.check_discounted_table('looks="one"')
         return one_look(table, data.all_counts(table), delta)
     data = diagnosed(task, data)
-    table, method, data = in_outcomes(task, method or method_for(task, data), data)
+    table, chosen, data = in_outcomes(task, method or method_for(task, data), data)
     low, high = value_range(table)
     if high - low <= 4 * value_range_error(table):  # nothing depends on what is unknown
         return Interval(low, high, certified=not data.other_rewards)
-    if isinstance(method, PTST):
-        return _from_ball(table, data.all_counts(table), level, method)
+    if isinstance(chosen, PTST):
+        return _from_ball(table, data.all_counts(table), level, chosen)
     if isinstance(data, Counts):
         raise InputError("counts have no order, which betting needs; pass Transitions(s, a, x), or method=PTST()")
-    run = method.replay(table, _middle(table), recorded(table, data), both_sides=True)
+    run = chosen.replay(table, _middle(table), recorded(table, data), both_sides=True)
     return _not_refuted(run, level, data.flaws)
 
 
@@ -124,6 +128,8 @@ def _of_episodes(
 ) -> Interval:
     """The values that bets on recorded episodes do not refute; or the usual interval for one look."""
     betting, level = checked_log(log, data, method), -math.log(delta)
+    if isinstance(betting, LargeSample):
+        return _of_large_sample(log, betting if looks == "any" else LargeSample(looks), delta, budget)
     if budget is not None:
         _check_aimed(log, looks)
     if looks == "one":
@@ -131,7 +137,7 @@ def _of_episodes(
     low, high = log.bounds
     if low == high:
         return Interval(low, high, certified=True)
-    inside = high - 1.0 if math.isinf(low) else low + 1.0 if math.isinf(high) else 0.5 * (low + high)
+    inside = inner_point(log.bounds)
     flaws = flaws_of(log)
     warn_of_weights(flaws)
     run = betting.replay(log, inside, for_interval=True)
@@ -140,6 +146,18 @@ def _of_episodes(
     goal, returns = Goal(budget, level, log.bounds), (log.outcomes.above, log.outcomes.below)
     steady = _not_refuted(run, goal.steady_level, flaws)
     return Interval(*aimed_interval(goal, returns, (steady.lower, steady.upper)), certified=not flaws, budget=budget)
+
+
+def _of_large_sample(log: LoggedEpisodes, method: LargeSample, delta: float, budget: int | None) -> Interval:
+    """The interval of a large sample, at any time, or that of the t-test."""
+    if budget is not None:
+        raise InputError("budget: a large sample does not aim at the end of one; leave out budget")
+    warn_of_weights(flaws_of(log))
+    run = method.replay(log, 0.0)
+    for _ in steps(run, math.inf, UNLIMITED):
+        pass
+    ends = run.interval(-math.log(delta))
+    return Interval(*ends, certified=False, looks=method.looks, approximate=True)
 
 
 def _check_aimed(log: LoggedEpisodes, looks: str) -> None:
@@ -194,7 +212,7 @@ def evaluate(
     sim: SimulatorLike | Transitions | None = None,
     epsilon: float | None = None,
     delta: float = 0.05,
-    method: PTST | TDBetting | ReturnBetting | None = None,
+    method: PTST | TDBetting | ReturnBetting | LargeSample | None = None,
     rng: Seed = 0,
     max_samples: int | None = None,
     progress: Callable[[int, float, float], None] | None = None,
@@ -210,7 +228,8 @@ def evaluate(
         A `Task` and a simulator; or `Episodes`, which need none; or, of a task, recorded `Transitions(s, a, x)` in
         their order: then nothing is sampled, and the interval is that of `value_interval`.
     method
-        `TDBetting()`, the default, or `PTST(...)`, whose interval is the range of values over a KL ball.
+        `TDBetting()`, the default, or `PTST(...)`, whose interval is the range of values over a KL ball. Of `Episodes`,
+        `ReturnBetting()`, or, if no end of their range is known, `LargeSample()`, which is approximate.
     max_samples, max_seconds
         End there with the interval reached so far; so does Ctrl-C.
     progress
@@ -227,13 +246,18 @@ def evaluate(
     limits = driver.sampling_limit(max_samples), driver.time_limit(max_seconds)
     if isinstance(task, Episodes):
         betting: Any = driver.checked_method(method, task)
-        run = betting.start(task, driver.checked_source(task, sim), 0.5 * sum(task.bounds), rng, both_sides=True)
+        if traits_of(betting).approximate:
+            sample = _by_large_sample(betting, task, driver.checked_source(task, sim), rng, asked)
+            driver.in_parallel(sample, workers)
+            return SampleNarrowing(sample, UNKNOWN, asked).estimate(task, limits, progress)
+        _check_epsilon(task, asked.epsilon)
+        run = betting.start(task, driver.checked_source(task, sim), inner_point(task.bounds), rng, both_sides=True)
         driver.in_parallel(run, workers)
         kind: type[Narrowing] = Narrowing if asked.budget is None else AimedNarrowing
         narrowing = kind(run, Interval(*task.bounds, certified=True), asked)
         return narrowing.estimate(task, limits, progress)
-    if isinstance(method, ReturnBetting):
-        raise InputError("method: ReturnBetting() is for Episodes; pass TDBetting() or PTST()")
+    if isinstance(method, ReturnBetting | LargeSample):
+        raise InputError(f"method: {method!r} is for Episodes; pass TDBetting() or PTST()")
     arrays.instance("task", task, Task)
     sim = driver.checked_source(task, sim)
     low, high = value_range(task)
@@ -267,6 +291,27 @@ def evaluate(
     driver.in_parallel(run, workers)
     narrowing = (BallNarrowing if isinstance(run, KLRun) else Narrowing)(run, best, asked)
     return diagnosed_run(task, sim, narrowing.estimate(table, limits, progress))
+
+
+def _by_large_sample(method: LargeSample, task: Episodes, sim: object, rng: Seed, asked: Precision) -> LargeSampleRun:
+    """The run of a large sample; one look has to know when."""
+    if asked.epsilon is not None:
+        driver.refuse_one_look(method, "a precision is looked for after every episode")
+    run = method.start(task, sim, inner_point(task.bounds), rng)
+    if asked.budget is not None:
+        run.aim_at(asked.budget)
+    return run
+
+
+def _check_epsilon(task: Episodes, epsilon: float | None) -> None:
+    """Refuse a precision that no number of episodes gives: an interval has the ends that the range has."""
+    if epsilon is None or all(map(math.isfinite, task.bounds)):
+        return
+    end, side = ("upper", "lower") if math.isinf(task.bounds[1]) else ("lower", "upper")
+    raise InputError(
+        f"epsilon: returns have no known {end} end, and neither has any interval for their mean; pass a budget without "
+        f"epsilon, which gives the {side} end, or both ends of return_range"
+    )
 
 
 class Precision(NamedTuple):
@@ -307,10 +352,15 @@ class Precision(NamedTuple):
         counts: Counts | Returns,
         method: str,
         is_spent: bool = True,
+        mean: float = math.nan,
     ) -> Estimate:
-        """The middle of an interval, and whether that is what was asked for: near enough, or at the end."""
+        """The middle of an interval, and whether that is what was asked for: near enough, or at the end.
+
+        With one end alone, which is what returns with one known end have, the value is the ``mean``.
+        """
+        middle = 0.5 * (found.lower + found.upper)
         return Estimate(
-            value=0.5 * (found.lower + found.upper),
+            value=middle if math.isfinite(middle) else mean,
             lower=found.lower,
             upper=found.upper,
             samples=samples,
@@ -322,6 +372,7 @@ class Precision(NamedTuple):
             counts=counts,
             task=task,
             budget=self.budget,
+            approximate=found.approximate,
         )
 
 
@@ -339,6 +390,10 @@ class Narrowing:
         """The interval at this moment; ``is_last``: at the end."""
         return Interval(*self.run.interval(self.asked.level), certified=True)
 
+    def narrowed(self, is_last: bool) -> Interval:
+        """What is left of the interval so far."""
+        return self.best & self.now(is_last)
+
     def is_short(self) -> bool:
         """Whether the interval is short enough."""
         return self.best.width <= 2 * self.asked.half
@@ -351,7 +406,7 @@ class Narrowing:
             due = run.samples >= look or run.samples_used >= limit
             if due:
                 look = LOOK * run.samples
-                self.best = self.best & self.now(is_last=False)
+                self.best = self.narrowed(is_last=False)
             yield due
         run.finish()
 
@@ -369,7 +424,7 @@ class Narrowing:
         ends = UnnamedEnds(run.task, run.tally)
         driver.until_interrupted(run.source, self.steps(limit), tell, self.is_short, ends, seconds)
         if not self.is_short():
-            self.best = self.best & self.now(is_last=True)
+            self.best = self.narrowed(is_last=True)
         return self.best
 
     def estimate(
@@ -377,7 +432,27 @@ class Narrowing:
     ) -> Estimate:
         """What was found at the end."""
         found, run = self.until(*limits, progress), self.run
-        return self.asked.estimate(task, found, run.samples_used, run.counts(), run.method.describe(), run.exhausted)
+        about = run.samples_used, run.counts(), run.method.describe(), run.exhausted, run.estimate
+        return self.asked.estimate(task, found, *about)
+
+
+class SampleNarrowing(Narrowing):
+    """The interval of a large sample: that of the moment, since early ones are the least exact."""
+
+    def now(self, is_last: bool) -> Interval:
+        """It is not proved."""
+        return Interval(*self.run.interval(self.asked.level), certified=False, approximate=True)
+
+    def narrowed(self, is_last: bool) -> Interval:
+        """Nothing of earlier ones is kept."""
+        return self.now(is_last)
+
+    def estimate(
+        self, task: Task | Episodes, limits: tuple[int, float], progress: Callable[[int, float, float], None] | None
+    ) -> Estimate:
+        """Why it has none, if it has none."""
+        found = super().estimate(task, limits, progress)
+        return found if math.isfinite(found.lower) else replace(found, reason=self.run.why_undecided())
 
 
 class AimedNarrowing(Narrowing):
@@ -390,13 +465,15 @@ class AimedNarrowing(Narrowing):
         assert asked.budget is not None
         run.stop_after(asked.budget)
         self.goal = Goal(asked.budget, asked.level, run.task.bounds, run.task.score)
+        self.aims = all(map(math.isfinite, run.task.bounds))  # otherwise steady bets alone
 
     def now(self, is_last: bool) -> Interval:
         """By the bets that aim at the end, unless that is too early; otherwise by the steady ones beside them."""
-        run, asked, (low, high) = self.run, self.asked, self.run.interval(self.goal.steady_level)
+        run, asked = self.run, self.asked
+        low, high = run.interval(self.goal.steady_level if self.aims else asked.level)
         refuted = max(low, self.best.lower), min(high, self.best.upper)  # what was refuted remains so
         hoped = math.sqrt(HOPED * asked.level * float(np.var(run.returns)) / max(run.episodes, 1))
-        if is_last or hoped <= asked.half:
+        if self.aims and (is_last or hoped <= asked.half):
             refuted = aimed_interval(self.goal, run.outcomes(), refuted)
         return Interval(*refuted, certified=True)
 

@@ -47,7 +47,7 @@ def one_look(task: Task, counts: Counts, delta: float) -> Interval:
     visits = d[rows.state] * rows.prob
     unknown = np.diff(rows.start) > 1
     if (visits[unknown & (tally.n == 0)] > 0).any():
-        return Interval(low, high, certified=False, looks="one")
+        return Interval(low, high, certified=False, looks="one", approximate=True)
     more = np.minimum(SMOOTHING, MOST_SMOOTHING / np.diff(rows.start))
     smooth = rows.to_one(tally.N + rows.per_entry(more))
     worth = gamma * V[rows.successor] + (rows.gain if len(rows.gain) else 0.0)
@@ -55,7 +55,7 @@ def one_look(task: Task, counts: Counts, delta: float) -> Interval:
     drawn = unknown & (visits > 0)
     sd = math.sqrt(max(float((visits[drawn] ** 2 * spread[drawn] / tally.n[drawn]).sum()), 0.0))
     half, value = -float(scipy.special.ndtri(delta / 2.0)) * sd, tally.value()[0]
-    return Interval(max(value - half, low), min(value + half, high), certified=False, looks="one")
+    return Interval(max(value - half, low), min(value + half, high), certified=False, looks="one", approximate=True)
 
 
 def one_look_at_episodes(log: LoggedEpisodes, delta: float) -> Interval:
@@ -63,7 +63,7 @@ def one_look_at_episodes(log: LoggedEpisodes, delta: float) -> Interval:
     low, high = log.bounds
     n, Z = log.n_episodes, estimates_of(log)
     if n < FEWEST:
-        return Interval(low, high, certified=False, looks="one")
+        return Interval(low, high, certified=False, looks="one", approximate=True)
     value, sd, free = regressed(Z, log.outcomes.weights)
     half = -float(scipy.special.stdtrit(free, delta / 2.0)) * sd
-    return Interval(max(value - half, low), min(value + half, high), certified=False, looks="one")
+    return Interval(max(value - half, low), min(value + half, high), certified=False, looks="one", approximate=True)

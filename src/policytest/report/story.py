@@ -15,7 +15,7 @@ from policytest._base.text import number, plural, probability
 from policytest.data.logged_episodes import LoggedEpisodes
 from policytest.mdp.task import Names
 from policytest.plots.changes import top_changes
-from policytest.results import sentences
+from policytest.results import large_sample, sentences
 from policytest.results.estimate import Estimate
 from policytest.results.needed import few
 from policytest.results.plan import Plan
@@ -103,7 +103,7 @@ def verdict_story(verdict: Verdict, question: str | None = None, suppress_below:
         *sentences.claim(verdict),
         sentences.lead(verdict, samples),
         _tone(verdict.answer is not None, verdict.certified, TONES.get(verdict.answer, OPEN)),
-        "no guarantee" if verdict.flaws else sentences.badge(verdict.certified),
+        "no guarantee" if verdict.flaws else sentences.badge(verdict.certified, verdict.approximate),
         sentences.about_proof(verdict)[1],
         picked(rows, "estimate", "interval", counted(rows), "evidence"),
         background=tuple(sentences.asked(verdict)),
@@ -118,7 +118,9 @@ def verdict_story(verdict: Verdict, question: str | None = None, suppress_below:
         rows=rows,
         notes=(after,) if verdict.proof_samples else (),
         guarantee=sentences.guarantee(verdict),
-        assumptions=sentences.assumptions_of(verdict.provenance.asked_of or verdict.task),
+        assumptions=sentences.assumptions_of(
+            verdict.provenance.asked_of or verdict.task, approximate=verdict.approximate
+        ),
         recipe=_recipe("verdict", call),
     )
 
@@ -133,18 +135,20 @@ def estimate_story(found: Estimate, question: str | None = None, suppress_below:
     more = "Sample on, with a larger max_samples: the interval narrows like one over the root of the samples."
     return Story(
         question or f"How good is this {who}?",
-        _word(found.certified),
+        _word(found.certified, found.approximate),
         sentences.estimate_claim(found),
         sentences.estimate_lead(found, samples),
         _tone(found.reached, found.certified),
-        sentences.badge(found.certified),
-        sentences.proof_sentence("The interval", found.certified, found.task.assumptions, found.flaws),
+        sentences.badge(found.certified, found.approximate),
+        sentences.proof_sentence(
+            "The interval", found.certified, found.task.assumptions, found.flaws, found.approximate
+        ),
         picked(rows, "value", "interval", counted(rows), "epsilon" if wanted else "budget"),
         background=tuple(sentences.described(found.task, "What is {}?")),
         next_steps=() if found.reached else (more,),
         rows=rows,
         guarantee=(sentences.estimate_guarantee(found), *sentences.uncertified_guarantee(found)),
-        assumptions=sentences.assumptions_of(found.task),
+        assumptions=sentences.assumptions_of(found.task, approximate=found.approximate),
         recipe=_recipe("found", f"evaluate({given}, {wanted}delta={found.delta:g}, rng=seed{budgeted(found.budget)})"),
     )
 
@@ -298,8 +302,10 @@ def _tone(answered: bool, certified: bool, answer: str = YES) -> str:
     return OPEN if not answered else answer if certified else UNCERTIFIED
 
 
-def _word(certified: bool) -> str:
+def _word(certified: bool, approximate: bool = False) -> str:
     """What comes before a claim that is not certified."""
+    if approximate:
+        return f"{sentences.capital(large_sample.LABEL)}, not certified:"
     return "" if certified else f"{sentences.NO_RELIABLE_ANSWER}. Not certified:"
 
 

@@ -10,7 +10,7 @@ from typing import ClassVar
 from policytest._base.table import Document, Row, Shown, Table
 from policytest._base.text import number, probability
 from policytest.mdp.task import Names, about_task
-from policytest.results import sentences
+from policytest.results import large_sample, sentences
 from policytest.results.saved import Seen
 from policytest.results.sentences import Subject
 
@@ -42,7 +42,8 @@ class Interval:
 
     ``certified``: both ends are proved. Otherwise one of them rests on a local search. ``looks`` is "one" for the usual
     interval of one look at a finished log, which is approximate and never certified. ``budget``: the episodes that were
-    allowed, if that was fixed beforehand; the interval is then by bets that aim at the end of it.
+    allowed, if that was fixed beforehand; the interval is then by bets that aim at the end of it. ``approximate``: it
+    holds as the number of episodes grows (`LargeSample`, and one look), not for every number.
     """
 
     lower: float
@@ -50,6 +51,7 @@ class Interval:
     certified: bool
     looks: str = "any"
     budget: int | None = None
+    approximate: bool = False
 
     def __post_init__(self) -> None:
         """An interval without a point proves nothing but that an assumption fails."""
@@ -63,7 +65,10 @@ class Interval:
     def __and__(self, other: Interval) -> Interval:
         """The intersection; where the two contradict each other, the gap between them."""
         lower, upper = max(self.lower, other.lower), min(self.upper, other.upper)
-        return Interval(min(lower, upper), max(lower, upper), self.certified and other.certified)
+        approximate = self.approximate or other.approximate
+        return Interval(
+            min(lower, upper), max(lower, upper), self.certified and other.certified, approximate=approximate
+        )
 
     def __contains__(self, value: float) -> bool:
         return self.lower <= value <= self.upper
@@ -75,7 +80,8 @@ class Estimate(Shown):
 
     ``lower`` and ``upper`` hold in any case. ``samples`` counts every transition drawn. ``budget`` is what was allowed,
     if that was fixed beforehand; ``epsilon`` is then None if the interval at its end was asked for, and that was
-    ``reached`` if no limit ended the run before.
+    ``reached`` if no limit ended the run before. ``approximate``: it is a large-sample answer (`LargeSample`);
+    ``reason``: why it has no interval yet, if so.
     """
 
     about: ClassVar[str] = "value"
@@ -92,6 +98,8 @@ class Estimate(Shown):
     counts: Seen = field(repr=False)
     task: Subject = field(default=Names(None, None), repr=False)
     budget: int | None = None
+    approximate: bool = False
+    reason: str = ""
 
     def __post_init__(self) -> None:
         """The value is one of its interval."""
@@ -115,20 +123,26 @@ class Estimate(Shown):
     @cached_property
     def summary(self) -> Table:
         """As one table, for text, HTML and JSON."""
-        half = f"within {number(sentences.half_width(self))}"
-        proof = sentences.proof(self.certified, self.task.assumptions, self.flaws)
+        width = sentences.half_width(self)
+        half = f"within {number(width)}" if math.isfinite(width) else "the mean so far"
+        proof = sentences.proof(self.certified, self.task.assumptions, self.flaws, self.approximate)
         rows = (
             Row(sentences.measured(self), number(self.value), half, "value", self.value),
-            sentences.interval_row("interval", (self.lower, self.upper), sentences.two_sided(self.delta)),
+            sentences.interval_row(
+                "interval", (self.lower, self.upper), sentences.two_sided(self.delta, self.approximate)
+            ),
             *self._wanted(),
             *sentences.budget_rows(self.budget, self.counts),
             Row("delta", probability(self.delta), "probability that the interval misses, at most", "delta", self.delta),
             Row("samples", number(self.samples), "", "samples", self.samples),
             *sentences.episode_rows(self.counts, self.samples),
             *sentences.agent_rows(self.task),
+            *(large_sample.rows(self.counts) if self.approximate else ()),
             Row("certified", sentences.YES_NO[self.certified], proof, "certified", self.certified),
         )
-        return Table(sentences.estimate_title(self), rows)
+        return Table(
+            sentences.estimate_title(self), rows, (f"{sentences.capital(self.reason)}.",) if self.reason else ()
+        )
 
     def _wanted(self) -> list[Row]:
         """The precision that was asked for, if one was."""
@@ -145,8 +159,12 @@ class Estimate(Shown):
             "interval_kind": sentences.TWO_SIDED,
             "method": self.method,
             "reached": self.reached,
+            "reason": self.reason,
+            **large_sample.data(self.approximate, self.counts),
             "flaws": list(self.flaws),
             "refutes_model": self.refutes_model,
         }
         seen = {"visits": self.counts.visits, **sentences.histogram_data(self.counts)}
-        return {**self.summary.data(), **extra, **seen, **about_task(self.task)}
+        about = about_task(self.task)
+        about["assumptions"] = list(large_sample.assumed(about["assumptions"], self.approximate))
+        return {**self.summary.data(), **extra, **seen, **about}

@@ -16,7 +16,7 @@ from policytest._base.files import read_file
 from policytest._base.table import Document
 from policytest.data.counts import flaws
 from policytest.data.episodes import POLICIES
-from policytest.data.returns import Histogram
+from policytest.data.returns import Histogram, Tails
 from policytest.mdp.task import Names
 from policytest.methods.run import Found, Outcome
 from policytest.results.changes import Change
@@ -241,7 +241,7 @@ def _names(data: Document, shape: tuple[int, ...] | None = None) -> Names:
 
 def _visits(data: Document) -> Visits:
     table = np.asarray(data.get("visits", np.zeros((0, 0))), dtype=np.int64)
-    found = Visits(table, **_fields(Visits, data), histogram=_histogram(data))
+    found = Visits(table, **_fields(Visits, data), histogram=_histogram(data), tails=_tails(data.get("tails")))
     if "flaws" not in data:  # of an earlier version
         return replace(found, flaws=flaws(found.selected, found.other_rewards))
     return replace(found, flaws=tuple(words for words in found.flaws if words != REFUTED))  # of the ladder
@@ -258,6 +258,11 @@ def _histogram(data: Document) -> Histogram | None:
     if not (np.abs(edges) < LARGEST).all():
         raise InputError(f"returns.edges has numbers beyond {LARGEST:g}")
     return Histogram(edges, episodes)
+
+
+def _tails(data: Document | None) -> Tails | None:
+    """How heavy the tails of returns are, where a document says it."""
+    return None if data is None else Tails(*(float(data[name]) for name in Tails._fields))
 
 
 def _table(data: Document, key: str, axes: int = 2) -> FloatArray:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from policytest._base.arrays import IntArray
 from policytest._base.table import Document
 from policytest.data.counts import Counts
-from policytest.data.returns import Histogram, Returns
+from policytest.data.returns import Histogram, Returns, Tails
 from policytest.results.changes import Change
 
 
@@ -25,6 +25,7 @@ class Visits:
     episodes: int | None = None
     total: int | None = None  # not known of a saved one
     histogram: Histogram | None = None
+    tails: Tails | None = None
     flaws: tuple[str, ...] = ()
     refutes_model: bool = False
     changes: tuple[Change, ...] = ()

@@ -13,6 +13,7 @@ from policytest.data.counts import CELLS, UNTESTED
 from policytest.data.episodes import INDEPENDENT, MEAN_RETURN, POLICIES, Episodes
 from policytest.data.logged_episodes import LoggedEpisodes
 from policytest.mdp.task import Names, Task, given
+from policytest.results import large_sample
 from policytest.results.saved import Seen
 
 if TYPE_CHECKING:
@@ -62,13 +63,14 @@ def sure(delta: float) -> str:
     return f"{1.0 - delta:.4g}" if delta >= 1e-4 else f"1 - {delta:.3g}"
 
 
-def two_sided(delta: float) -> str:
+def two_sided(delta: float, approximate: bool = False) -> str:
     """What an interval of `value_interval` and `evaluate` is.
 
     >>> two_sided(0.05)
     'anytime-valid 95% interval (two-sided)'
     """
-    return f"anytime-valid {f'{100 * (1 - delta):.4g}%' if delta >= 1e-4 else f'({sure(delta)})'} interval (two-sided)"
+    kind = large_sample.KIND if approximate else "anytime-valid"
+    return f"{kind} {f'{100 * (1 - delta):.4g}%' if delta >= 1e-4 else f'({sure(delta)})'} interval (two-sided)"
 
 
 def one_sided(delta: float) -> str:
@@ -82,50 +84,79 @@ def one_sided(delta: float) -> str:
 
 def interval_row(label: str, ends: tuple[float, float], remark: str, key: str = "interval") -> Row:
     """An interval in a summary."""
-    low, high = ends
-    return Row(label, f"{number(low)} to {number(high)}", remark, key, [low, high])
+    return Row(label, between(*ends), remark, key, list(ends))
 
 
-def badge(certified: bool) -> str:
+def between(low: float, high: float) -> str:
+    """Both ends, or the one that is known.
+
+    >>> between(0.5, 2.0), between(3.0, math.inf), between(-math.inf, 3.0)
+    ('0.5 to 2', '3 or more', '3 or less')
+    """
+    if math.isinf(low) and math.isinf(high):
+        return "not known yet"
+    if math.isinf(low) == math.isinf(high):
+        return f"{number(low)} to {number(high)}"
+    return f"{number(low)} or more" if math.isinf(high) else f"{number(high)} or less"
+
+
+def badge(certified: bool, approximate: bool = False) -> str:
     """Whether an answer is proved, in a word."""
+    if approximate:
+        return f"{large_sample.LABEL}, not certified"
     return "certified" if certified else "not certified"
 
 
-def proof(certified: bool, assumptions: Sequence[str], flaws: Sequence[str] = ()) -> str:
+def proof(certified: bool, assumptions: Sequence[str], flaws: Sequence[str] = (), approximate: bool = False) -> str:
     """What an answer rests on, as a remark."""
     if flaws:
         return f"{'; '.join(flaws)}: no guarantee holds"
+    if approximate:
+        return f"a {large_sample.LABEL}{given(large_sample.assumed(assumptions, approximate))}"
     return f"proved{given(assumptions)}" if certified else SEARCHED
 
 
-def proof_sentence(subject: str, certified: bool, assumptions: Sequence[str], flaws: Sequence[str] = ()) -> str:
+def proof_sentence(
+    subject: str, certified: bool, assumptions: Sequence[str], flaws: Sequence[str] = (), approximate: bool = False
+) -> str:
     """What an answer rests on, as a sentence."""
-    words = proof(certified, assumptions, flaws)
-    return f"{capital(words)}." if flaws else f"{subject} {'is ' if certified else ''}{words}."
+    words = proof(certified, assumptions, flaws, approximate)
+    return f"{capital(words)}." if flaws else f"{subject} {'is ' if certified or approximate else ''}{words}."
 
 
 def why_uncertified(result: Verdict | Estimate | Selection) -> str:
     """Why a result is not certified, in words."""
-    return "; ".join(result.flaws) or f"the answer {SEARCHED}"
+    if result.flaws:
+        return "; ".join(result.flaws)
+    return large_sample.WHY if is_approximate(result) else f"the answer {SEARCHED}"
+
+
+def is_approximate(result: Verdict | Estimate | Selection) -> bool:
+    """Whether a result is a large-sample one."""
+    return bool(getattr(result, "approximate", False))
 
 
 def headline(result: Verdict | Estimate | Selection, said: str) -> str:
     """The first line of a result that says this, and whether it is certified."""
     if result.certified:
         return f"{said} ({badge(True)})"
+    if is_approximate(result) and not result.flaws:
+        return large_sample.title(said)
     return f"{NO_RELIABLE_ANSWER}: {why_uncertified(result)} ({badge(False)}: {uncapital(said)})"
 
 
-def assumptions_of(task: Subject, known: Sequence[str] | None = None) -> tuple[str, ...]:
+def assumptions_of(task: Subject, known: Sequence[str] | None = None, approximate: bool = False) -> tuple[str, ...]:
     """All that a guarantee rests on."""
     draws = () if is_about_episodes(task) else (DRAWS,)
-    return (*(markov(task) if known is None else known), *draws, *own_assumptions(task))
+    return (*(markov(task) if known is None else known), *draws, *own_assumptions(task, approximate))
 
 
 def markov(task: Subject) -> tuple[str, ...]:
     """What is assumed of the process, and what is given."""
     if is_about_episodes(task):
-        ends = "" if task.bounds is None else ", {} to {}".format(*map(number, task.bounds))
+        if task.bounds is not None and all(map(math.isinf, task.bounds)):
+            return ()
+        ends = "" if task.bounds is None else f", {between(*task.bounds)}"
         return (RETURNS.format(f"{capital(counted(task))}s", ends),)
     if not isinstance(task, Task) or task.is_discounted_table:
         return MARKOV
@@ -139,9 +170,9 @@ def markov(task: Subject) -> tuple[str, ...]:
     return law, given + bound
 
 
-def own_assumptions(task: Subject) -> tuple[str, ...]:
-    """The assumptions of a task as sentences."""
-    return tuple(f"{capital(words)}." for words in task.assumptions)
+def own_assumptions(task: Subject, approximate: bool = False) -> tuple[str, ...]:
+    """The assumptions of a task as sentences, and those of large samples."""
+    return tuple(f"{capital(words)}." for words in large_sample.assumed(task.assumptions, approximate))
 
 
 def capital(words: str) -> str:
@@ -197,6 +228,8 @@ def claim(v: Verdict) -> tuple[str, str]:
         said = f"Its {value} is {v.answer} {R}."
     else:
         said = f"Policy A {answered(v)}."
+    if v.approximate and not v.flaws:
+        return f"{capital(large_sample.LABEL)}: {uncapital(word)}.", said
     return (f"{word}.", said) if v.certified else (f"{NO_RELIABLE_ANSWER}.", f"Not certified: {uncapital(said)}")
 
 
@@ -206,12 +239,15 @@ def lead(v: Verdict, samples: str) -> str:
         return (
             f"After {samples} the evidence is {nats(max(v.evidence))} of the {nats(v.required)} "
             f"that an answer with a probability of error of at most {probability(v.delta)} needs: "
-            f"{v.reason or 'the data do not settle it'}. Nothing is lost: sampling on keeps the guarantee."
+            f"{v.reason or 'the data do not settle it'}. "
+            + ("One look is all that there is." if is_final(v) else "Nothing is lost: sampling on keeps the guarantee.")
         )
     if v.samples == 0:
         return f"{capital(known(v))}."
     if v.flaws:
         return f"Answered after {samples}, but {'; '.join(v.flaws)}: delta bounds nothing here."
+    if v.approximate:
+        return large_sample.lead(v, samples)
     if not v.certified:
         return f"Answered after {samples}, but the answer {SEARCHED}: delta bounds its error only if it is."
     return f"Answered after {samples}, with a probability of error of at most {probability(v.delta)}."
@@ -221,7 +257,7 @@ def about_proof(v: Verdict) -> tuple[str, str]:
     """What the answer rests on, as a remark and as a sentence; "" without an answer."""
     if not v.answer:
         return "", ""
-    about = v.certified, v.task.assumptions, v.flaws
+    about = v.certified, v.task.assumptions, v.flaws, v.approximate
     return proof(*about), proof_sentence("The answer", *about)
 
 
@@ -246,13 +282,16 @@ def evidence_rows(v: Verdict) -> list[Row]:
         subject = f"{V} {'<=' if v.evidence[0] >= v.evidence[1] else '>='} {R}"
         remark = required + about_price(v)
         rows = [Row(f"evidence against {subject}", nats(max(v.evidence)), remark, "evidence", both)]
-    return [*rows, Row("p-value, at any time", probability(v.p_value), f"of {subject}", "p_value", v.p_value)]
+    name = "p-value, at any time" if not v.approximate else "p-value, approximate"
+    return [*rows, Row(name, probability(v.p_value), f"of {subject}", "p_value", v.p_value)]
 
 
 def about_interval(v: Verdict) -> str:
     """What the interval of the verdict is."""
     if v.is_known:
         return "as declared" if is_about_episodes(v.task) else "whatever the unknown rows are"
+    if v.approximate:
+        return large_sample.end_of(v, sure(v.delta))
     words = one_sided(v.delta) if v.provenance.interval_kind == ONE_SIDED else two_sided(v.delta)
     searched = v.answer and v.dimension is not None and not v.certified
     return f"{words}, if the search found its ends" if searched else words
@@ -307,6 +346,11 @@ def warnings(v: Verdict) -> list[str]:
             elif not isinstance(v.task, LoggedEpisodes):
                 use = "the answer that rests on episodes alone, or states that tell more"
         found.append(f"{capital('; '.join(v.flaws))}. Whatever is said here may be wrong: use {use}.")
+    elif v.approximate:
+        unit = "pair" if v.about == "difference" else "episode"
+        tails = large_sample.told(v.counts.tails, v.counts, unit)
+        label = f"A {large_sample.LABEL}, not certified. {large_sample.CERTIFY}" if v.answer else ""
+        found += [words for words in (label, tails and f"{capital(tails)}.") if words]
     elif v.answer and not v.certified:
         found.append("Not certified. A method that proves its answer, TDBetting() or PTST(), gives one that is.")
     if v.unseen and v.samples:
@@ -392,7 +436,8 @@ def _about_episodes(task: Episodes | LoggedEpisodes, question: str) -> list[str]
     asked = question.format(f"the {of_episodes(task)} of this {'agent' if isinstance(task, Episodes) else 'policy'}")
     which = task.agent_policy
     acting = f" The agent's policy is the {which} one, {POLICIES[which]}." if which else ""
-    ends = f"between {number(task.bounds[0])} and {number(task.bounds[1])}"
+    low, high = task.bounds
+    ends = f"between {number(low)} and {number(high)}" if math.isfinite(low + high) else between(low, high)
     counts = f"return is the sum of its rewards{counting}, {ends}"
     if isinstance(task, Episodes) and task.judge is not None:
         counts = f"outcome is {task.judge.words}, {ends}"
@@ -477,7 +522,9 @@ def _list(names: Sequence[str], which: Sequence[int]) -> str:
 def next_steps(v: Verdict) -> list[str]:
     """What to do about an undecided verdict."""
     alone = v.about == "value"
-    if v.snapshot:
+    if is_final(v):
+        first = "Nothing: a second look at more episodes has errors of its own. Plan a new test, with a larger budget."
+    elif v.snapshot:
         first = (
             "Resume the run with a larger limit on its samples; on the command line, the same command with "
             "--checkpoint FILE. It stops where it would have stopped without the pause."
@@ -495,6 +542,13 @@ def next_steps(v: Verdict) -> list[str]:
     return [step for step in (first, forecast(v), equal if alone else "") if step]
 
 
+def is_final(v: Verdict) -> bool:
+    """Whether the one look that there was is over."""
+    budget = v.provenance.budget
+    is_over = budget is None or v.counts.episodes is None or v.counts.episodes >= budget
+    return v.approximate and large_sample.is_one_look(v) and is_over
+
+
 def guarantee(v: Verdict) -> list[str]:
     """What delta bounds, in plain words."""
     delta, R = probability(v.delta), number(v.threshold)
@@ -504,10 +558,13 @@ def guarantee(v: Verdict) -> list[str]:
     else:
         what, other = f"policy A were better by {R} or less", f"it were better by {R} or more"
         above, below = "A is better", f"A is {NOT_BETTER[v.threshold == 0]}"
+    most = "about" if v.approximate else "at most"
+    ever = " This holds however often one looks, and whenever one stops."
+    if v.approximate and large_sample.is_one_look(v):
+        ever = " This holds for one look, after a number of episodes that was fixed beforehand."
     lines = [
-        f"Delta is {delta}. If {what}, a test like this one would ever answer “{above}” with probability at most "
-        f"{delta}; and if {other}, “{below}” with probability at most {delta}. This holds however often one looks, and "
-        "whenever one stops.",
+        f"Delta is {delta}. If {what}, a test like this one would ever answer “{above}” with probability {most} "
+        f"{delta}; and if {other}, “{below}” with probability {most} {delta}.{ever}",
         f"{PROCEDURE}. It is not the probability that this one answer is wrong.",
     ]
     if v.indifference:
@@ -529,6 +586,8 @@ def uncertified_guarantee(result: Verdict | Estimate | Selection) -> list[str]:
         return [f"None of this holds here: {'; '.join(result.flaws)}."]
     if result.certified:
         return []
+    if is_approximate(result):
+        return large_sample.guarantee()
     return ["For this answer the guarantee holds only if the local search found the global optimum."]
 
 
@@ -542,6 +601,8 @@ def half_width(e: Estimate) -> float:
 
 def estimate_claim(e: Estimate) -> str:
     """The estimate in one sentence."""
+    if math.isinf(half_width(e)):
+        return f"The {quantity(e.task)} is {between(e.lower, e.upper)}."
     return f"The {quantity(e.task)} is {number(e.value)}, give or take {number(half_width(e))}."
 
 
@@ -557,6 +618,11 @@ def estimate_lead(e: Estimate, samples: str) -> str:
     missed = "budget is not used up" if e.epsilon is None else f"wanted precision, {number(e.epsilon)}, is not reached"
     open_end = "" if e.reached else f" The {missed}."
     ends = f"between {number(e.lower)} and {number(e.upper)}"
+    if math.isinf(half_width(e)):
+        ends = f"at {between(e.lower, e.upper)}"
+    if e.approximate and not e.flaws:
+        about = f"with probability of about {sure(e.delta)}, it lies {ends}"
+        return f"A {large_sample.LABEL}: after {samples}, {about}; {large_sample.WHY}.{open_end}"
     if not e.certified:
         return f"After {samples} the interval is {ends}, but {why_uncertified(e)}.{open_end}"
     return f"After {samples}, with probability at least {sure(e.delta)}, it lies {ends}.{open_end}"
@@ -564,6 +630,8 @@ def estimate_lead(e: Estimate, samples: str) -> str:
 
 def estimate_guarantee(e: Estimate) -> str:
     """What the interval promises."""
+    if e.approximate:
+        return f"With probability of about {sure(e.delta)} the interval contains the {measured(e)}. {PROCEDURE}."
     return (
         f"With probability at least {sure(e.delta)} the interval contains the {measured(e)} at every moment of the "
         f"run at once: it may be looked at as often as one likes. {PROCEDURE}."

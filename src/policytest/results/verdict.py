@@ -21,7 +21,7 @@ from policytest.data.randomness import Seed
 from policytest.kl.boundaries import Boundary, MixtureBoundary, level_of
 from policytest.mdp.task import Task, about_task
 from policytest.methods.run import Outcome, traits_of
-from policytest.results import sentences
+from policytest.results import large_sample, sentences
 from policytest.results.changes import MOST_CHANGES, Change, largest_changes
 from policytest.results.estimate import inside, is_empty
 from policytest.results.forecast import Forecast
@@ -96,6 +96,8 @@ class Verdict(Shown):
         "value" of the policy, or "difference" of the values of policies A and B.
     indifference
         The half-width of the indifference zone; 0 without one.
+    approximate
+        Whether it is a large-sample answer (`LargeSample`): not certified, and right as the number of episodes grows.
     """
 
     schema = 2
@@ -116,6 +118,7 @@ class Verdict(Shown):
     reason: str = ""
     about: str = "value"
     indifference: float = 0.0
+    approximate: bool = False
 
     def __post_init__(self) -> None:
         """The estimate lies in the interval, and in that of one look; an empty interval certifies nothing."""
@@ -264,7 +267,7 @@ class Verdict(Shown):
     @property
     def may_be_forecast(self) -> bool:
         """Whether `still_needed` has something to say: undecided, and a method or a log to foresee."""
-        if self.answer is not None or self.forecast.forecaster is None:
+        if self.answer is not None or self.forecast.forecaster is None or large_sample.is_one_look(self):
             return False
         if self.counts.episodes is not None:
             return bool(self.samples and self.snapshot)
@@ -337,6 +340,7 @@ class Verdict(Shown):
             Row("samples", number(self.samples), sentences.about_bound(self), "samples", self.samples),
             *sentences.episode_rows(self.counts, self.samples, self.about),
             *sentences.budget_rows(self.provenance.budget, self.counts, self.about),
+            *(large_sample.rows(self.counts, self.about) if self.approximate else ()),
             *(sentences.agent_rows(self.task) if alone else ()),
             Row("delta", probability(self.delta), sentences.ERROR, "delta", self.delta),
             *sentences.evidence_rows(self),
@@ -367,6 +371,7 @@ class Verdict(Shown):
             "interval_kind": sentences.CERTAIN if self.is_known else self.provenance.interval_kind,
             "required": self.required,
             "reason": self.reason,
+            **large_sample.data(self.approximate, self.counts, self.about),
             "about": self.about,
             "indifference": self.indifference,
             "flaws": list(self.flaws),
@@ -381,7 +386,9 @@ class Verdict(Shown):
             **sentences.histogram_data(self.counts),
             "changes": [change.data() for change in self.changes],
         }
-        return {**rows, **extra, **about_task(self.task)}
+        about = about_task(self.task)
+        about["assumptions"] = list(large_sample.assumed(about["assumptions"], self.approximate))
+        return {**rows, **extra, **about}
 
 
 def _table(verdict: Verdict) -> tuple[Task, Counts] | None:

@@ -25,8 +25,7 @@ from policytest.mdp import instances
 from policytest.mdp.instances import Instance
 from policytest.mdp.values import value
 from policytest.methods import names
-from policytest.methods.return_betting import ReturnBetting
-from policytest.methods.run import Method
+from policytest.methods.run import Method, traits_of
 from policytest.questions.driver import sampling_limit
 from policytest.sources.environments.episodes import AskedEpisodes, episodes_at
 from policytest.sources.tasks import toml
@@ -230,10 +229,10 @@ def _trials(name: str, given: Any, problems: dict[str, Problem], shared: object)
 
 
 def _trial(place: str, problem: Problem, name: str, method: Method, limit: int | None) -> Trial:
-    """A method on a problem; ReturnBetting is the method of episodes, and of nothing else."""
+    """A method on a problem; ReturnBetting and LargeSample are the methods of episodes, and of nothing else."""
     of_episodes = problem.table is None
-    if of_episodes != isinstance(method, ReturnBetting):
-        kind = "has episodes, whose method is ReturnBetting" if of_episodes else "is a Markov task"
+    if of_episodes != traits_of(method).episodes:
+        kind = "has episodes, whose methods are ReturnBetting and LargeSample" if of_episodes else "is a Markov task"
         raise InputError(
             f"{place}: {method.describe()} cannot be used on {problem.name!r}, which {kind}",
             f"name the instances of each method: {place}.instances = [...]",

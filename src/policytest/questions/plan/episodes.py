@@ -22,15 +22,18 @@ from policytest._base.arrays import FloatArray
 from policytest._base.errors import InputError
 from policytest._base.text import plural
 from policytest.data.episodes import Episodes
+from policytest.data.ranges import inner_point
 from policytest.data.returns import Returns
 from policytest.eprocess.aimed_interval import Goal
 from policytest.kl.sampler import UNLIMITED
-from policytest.methods.return_betting import ReturnBetting, paired_run
-from policytest.methods.return_run import ReturnsRun
-from policytest.payoffs.known_range import KnownRange
+from policytest.methods.default import ByEpisodes, of_episodes
+from policytest.methods.episode_run import EpisodesRun
+from policytest.methods.run import traits_of
+from policytest.payoffs.known_range import KnownRange, only_answer
 from policytest.payoffs.outcomes import EpisodeSupply, Outcomes
 from policytest.payoffs.pairs import check_same_return, difference_bounds, whole_episodes
 from policytest.questions.plan.power import Wanted, power_of_returns
+from policytest.results.large_sample import is_one_look
 from policytest.results.needed import Needed, Simulated, forecast, not_known
 from policytest.results.plan import Plan
 from policytest.results.verdict import Verdict
@@ -41,8 +44,12 @@ RUNS, WORK = 64, 200_000  # tests that are simulated, and episodes of all of the
 TAIL = 0.05  # on each side of nine tests in ten
 OTHER_SIDE = 0.05  # share of pilots beyond the threshold from which on they do not say the side
 BLOCK = 64  # episodes that are drawn at once
-NAME = "ReturnBetting"
+NOT_CERTIFIED = "Returns have no known range: the test is LargeSample(), whose answers are not certified."
 ENDLESS = "more than one simulated test in twenty was cut after {}"
+NO_POWER = (
+    "power: returns have no known range, so that nothing aims at the end of a budget; leave power out, or pass "
+    "return_range=(low, high)"
+)
 UNSURE = "the pilot does not say on which side of the threshold the mean return is"
 
 
@@ -71,11 +78,21 @@ class Subject(NamedTuple):
         """Its name."""
         return "value" if self.other is None else "difference"
 
+    @property
+    def returns(self) -> str:
+        """The subject of a sentence about its range."""
+        return "returns have" if self.other is None else "the difference of returns has"
+
     def source(self, rng: np.random.Generator) -> EpisodeSupply:
         """Episodes, or pairs of them, that are run."""
         if self.other is None:
-            return ReturnBetting().start(self.task, None, self.bounds[0], rng).source
-        return paired_run(self.task, self.other, 0.0, rng).source
+            return self.method.start(self.task, None, inner_point(self.bounds), rng).source
+        return self.method.on_pairs(self.task, self.other, 0.0, rng).source
+
+    @property
+    def method(self) -> ByEpisodes:
+        """The test that is planned."""
+        return of_episodes(self.task, self.bounds)
 
 
 class Resampled(EpisodeSupply):
@@ -115,7 +132,7 @@ class Lengths(NamedTuple):
         return np.asarray(ordered[[math.ceil(TAIL * n) - 1, math.ceil((1.0 - TAIL) * n) - 1]])
 
 
-def simulated(start: Callable[[bool], ReturnsRun], required: float, runs: int, limit: int, again: bool) -> Lengths:
+def simulated(start: Callable[[bool], EpisodesRun], required: float, runs: int, limit: int, again: bool) -> Lengths:
     """Tests that go on until they are settled; those that are not are cut, all after the same number of episodes.
 
     That number is at most ``limit``, and such that all tests together have about `WORK` episodes at most.
@@ -171,10 +188,13 @@ def plan_episodes(
     if KnownRange(*bounds, 0.0).settles(threshold):
         note = "The declared range of returns gives the answer, without a sample."
         return _plan(subject, threshold, delta, math.nan, np.zeros((3, 2)), False, note)
-    pilot, method = seen(), ReturnBetting()
+    method = subject.method
+    if wanted is not None and traits_of(method).approximate:
+        raise InputError(NO_POWER)
+    pilot = seen()
 
-    def start(again: bool) -> ReturnsRun:
-        return ReturnsRun(method, task, threshold, Resampled(pilot, bounds, rng, again))
+    def start(again: bool) -> EpisodesRun:
+        return method.on(task, threshold, Resampled(pilot, bounds, rng, again))
 
     level, steps, value = -math.log(delta), pilot.total / pilot.episodes, task.value_of(pilot.returns)
     plain, drawn_again = (simulated(start, level, runs, limit, again) for again in (False, True))
@@ -186,11 +206,17 @@ def plan_episodes(
         notes.append(f"Beware: {UNSURE}.")
     elif np.isinf(high).any():
         notes.append(f"Beware: {ENDLESS.format(plural(drawn_again.most, 'episode'))}.")
+    if traits_of(method).approximate:
+        notes.append(NOT_CERTIFIED)
+    one_answer = "" if task.score is not None else only_answer(bounds, threshold, subject.returns)
+    if one_answer:
+        notes.append(f"Beware: {one_answer}.")
     if np.isinf(low).any():
         low = drawn_again.most * np.array([1.0, steps])
     found = np.array([np.maximum(mean, 0.0), np.minimum(low, mean), np.maximum(high, mean)])
     plan = _plan(subject, threshold, delta, value, found, plain.is_cut, *notes)
-    if wanted is None or value == threshold or not bounds[0] < threshold < bounds[1]:
+    cannot = math.isinf(bounds[0] if value > threshold else bounds[1])
+    if wanted is None or value == threshold or cannot or not bounds[0] < threshold < bounds[1]:
         return plan
     goal = Goal(limit, level, bounds, task.score)
     returns = np.clip(pilot.returns, *bounds)
@@ -209,6 +235,7 @@ def _plan(
     subject: Subject, threshold: float, delta: float, value: float, found: FloatArray, is_cut: bool, *notes: str
 ) -> Plan:
     """``found`` [3, 2]: mean, low and high, of episodes and of transitions."""
+    name = type(subject.method).__name__
     episodes, samples = ((float(mean), float(low), float(high)) for mean, low, high in found.T)
     return Plan(
         task=subject.task,
@@ -219,11 +246,11 @@ def _plan(
         bound=0.0,
         allocation=None,
         saving=1.0,
-        samples={NAME: samples},
-        methods={NAME: ReturnBetting()},
-        at_least=frozenset([NAME] if is_cut else ()),
+        samples={name: samples},
+        methods={name: subject.method},
+        at_least=frozenset([name] if is_cut else ()),
         notes=notes,
-        episodes={NAME: episodes},
+        episodes={name: episodes},
         about=subject.about,
     )
 
@@ -234,13 +261,17 @@ def _plan(
 def further_episodes(verdict: Verdict, chance: float, rng: np.random.Generator, limit: int) -> Needed:
     """How many more episodes settle an undecided test, if they are like those so far."""
     seen: Returns = verdict.counts
+    if is_one_look(verdict):
+        return forecast(
+            verdict, chance, math.inf, "Nothing can be foreseen: the number of episodes of one look is fixed."
+        )
     kind = ("pair", "pairs") if verdict.about == "difference" else ("episode", "episodes")
     method = f"{verdict.method}, resumed"
     if verdict.answer is not None or not verdict.snapshot or not seen.episodes:
         words = "No more episodes are needed." if verdict.answer else "Nothing can be foreseen: no episode was run yet."
         return replace(forecast(verdict, chance, 0.0 if verdict.answer else math.inf, words), method=method)
 
-    def start(again: bool) -> ReturnsRun:
+    def start(again: bool) -> EpisodesRun:
         return _restored(verdict, seen, rng, again)
 
     lengths = simulated(start, verdict.required, RUNS, limit, True)
@@ -260,13 +291,13 @@ def further_episodes(verdict: Verdict, chance: float, rng: np.random.Generator, 
     return replace(found, method=method, spread=spread, expected=median, simulated=rests_on)
 
 
-def _restored(verdict: Verdict, seen: Returns, rng: np.random.Generator, again: bool) -> ReturnsRun:
+def _restored(verdict: Verdict, seen: Returns, rng: np.random.Generator, again: bool) -> EpisodesRun:
     """The run of a verdict as it stood, with a future like its past. Plans of pairs have what a full bet stakes."""
     bounds, zone = verdict.task.bounds, verdict.indifference
-    if verdict.about == "difference":
+    if verdict.about == "difference" and "plans" in verdict.snapshot:
         (above, *_), (below, *_) = verdict.snapshot["plans"]
         bounds = verdict.threshold - float(above), verdict.threshold + float(below)
     source = Resampled(seen, bounds, rng, again)
-    run = ReturnsRun(verdict.settings, verdict.task, verdict.threshold, source, zone)
+    run: EpisodesRun = verdict.settings.on(verdict.task, verdict.threshold, source, zone)
     run.restore(verdict.snapshot)
     return run

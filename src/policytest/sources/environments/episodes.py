@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 from policytest._base import arrays, errors
 from policytest._base.errors import InputError
-from policytest.data.episodes import Episodes, Range, checked_range
+from policytest.data.episodes import Episodes
+from policytest.data.ranges import Range, ends_of
 from policytest.data.walks import NO_AGENT, made
 from policytest.sources.environments.gymnasium import OWN_OPTIONS, PREFIX, parsed_address
 from policytest.sources.imported import imported, instance_of
@@ -126,4 +127,4 @@ def _declared(env: object) -> Range | None:
     given = getattr(getattr(env, "unwrapped", env), "reward_range", None)
     if not isinstance(given, tuple | list) or len(given) != 2 or not all(map(math.isfinite, given)):
         return None
-    return checked_range("env.reward_range", given)
+    return ends_of("env.reward_range", given)

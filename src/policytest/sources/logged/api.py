@@ -16,6 +16,7 @@ from policytest.data.counts import Counts
 from policytest.data.logged_episodes import LoggedEpisodes
 from policytest.data.transitions import Transitions
 from policytest.mdp.task import Task
+from policytest.methods.large_sample import LargeSample
 from policytest.methods.log_betting import LogBetting
 from policytest.methods.ptst import PTST
 from policytest.methods.run import Method
@@ -96,7 +97,7 @@ def value_interval(
     task: Task | LoggedEpisodes,
     data: Any = None,
     delta: float = 0.05,
-    method: PTST | TDBetting | LogBetting | None = None,
+    method: PTST | TDBetting | LogBetting | LargeSample | None = None,
     looks: str = "any",
     budget: int | None = None,
     *,

@@ -21,16 +21,14 @@ from policytest._base import arrays
 from policytest._base.arrays import BoolArray, FloatArray, IntArray
 from policytest._base.errors import InputError, Needed
 from policytest._base.text import plural
-from policytest.data.episodes import Range
 from policytest.data.logged_episodes import (
     COLUMNS,
     NOT_ITS_OWN,
     WEIGH_OR_NOT,
     LoggedEpisodes,
     against_smallest,
-    ends_of,
-    outside,
 )
+from policytest.data.ranges import Range, ends_of, outside
 from policytest.mdp.observed import Observed
 from policytest.mdp.task import Task
 from policytest.sources.environments.bins import Bins

@@ -1,0 +1,120 @@
+"""What all tests of episodes share, by bets or by large samples: the supply, what was seen, limits, and keeping."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from policytest._base.arrays import Arrays
+from policytest._base.errors import InputError
+from policytest.data.counts import Counts
+from policytest.data.episodes import Episodes
+from policytest.data.logged_episodes import LoggedEpisodes
+from policytest.data.returns import Returns
+from policytest.eprocess.capital import with_rounding_margin
+from policytest.methods.run import Run, Settings
+from policytest.payoffs.outcomes import EpisodeSupply, Outcomes
+from policytest.payoffs.parallel_returns import ParallelEpisodes
+from policytest.payoffs.returns import DrawnEpisodes
+
+
+class EpisodesRun(Run):
+    """A test on episodes from any supply."""
+
+    source: EpisodeSupply
+
+    def __init__(
+        self,
+        method: Settings,
+        task: Episodes | LoggedEpisodes,
+        threshold: float,
+        source: EpisodeSupply,
+        indifference: float = 0.0,
+    ) -> None:
+        self.method, self.task, self.threshold, self.source = method, task, threshold, source
+        self.indifference, self.most_episodes = indifference, math.inf
+        self.returns: list[float] = []
+        self.steps: list[int] = []
+
+    def work_in_parallel(self, workers: int) -> None:
+        """Have so many episodes, or pairs of them, under way in as many processes."""
+        if not isinstance(self.source, DrawnEpisodes):
+            raise InputError(
+                "parallel: a vector of environments runs several episodes at once by itself",
+                "leave parallel out (it is then 1), or pass one environment in the place of the vector",
+            )
+        self.source = ParallelEpisodes(self.source, workers)
+
+    def stop_after(self, episodes: int) -> None:
+        """Look at so many episodes at most."""
+        self.most_episodes = episodes
+
+    @property
+    def about_pairs(self) -> bool:
+        """Whether it is about the difference of two agents."""
+        return isinstance(self.source, DrawnEpisodes) and len(self.source.player.agents) > 1
+
+    @property
+    def episodes(self) -> int:
+        """How many episodes were looked at."""
+        return len(self.returns)
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether no more episodes may be looked at."""
+        return self.episodes >= self.most_episodes
+
+    def keep(self, taken: Outcomes, used: int) -> None:
+        """The first of these episodes were looked at."""
+        self.returns += taken.returns[:used].tolist()
+        self.steps += taken.steps[:used].tolist()
+        self.samples += int(taken.steps[:used].sum())
+
+    def finish(self) -> None:
+        """Wait for the episodes that have begun."""
+        self.source.wait()
+
+    def update_answer(self, required: float) -> None:
+        """Answer if the evidence reaches what is required."""
+        level = with_rounding_margin(required)
+        super().update_answer(level)
+        if self.answer is None and self.indifference and min(self.ends_refuted()) >= level:
+            self.answer = "within"
+
+    def judge_counts(self, counts: Counts, required: float, design: str) -> None:
+        """Counts have no episodes."""
+        raise InputError("counts have no episodes; pass LoggedEpisodes(episode, reward)")
+
+    # ------------------------------------------------------------ what it can say
+
+    @property
+    def estimate(self) -> float:
+        """The mean return, or what the score is about."""
+        return self.task.value_of(self.returns) if self.returns else math.nan
+
+    def counts(self) -> Returns:
+        """What was observed."""
+        return Returns(np.array(self.returns), np.array(self.steps, dtype=np.int64))
+
+    # ------------------------------------------------------------ keeping
+
+    def state(self) -> Arrays:
+        """The episodes, and the source."""
+        return {
+            "returns": np.array(self.returns, dtype=np.float64),
+            "steps": np.array(self.steps, dtype=np.int64),
+            **self.source.state(),
+        }
+
+    def restore(self, state: Arrays) -> None:
+        """Go on from a kept state; the latest episodes are repeated, to see that they still earn the same."""
+        super().restore(state)
+        self.source.repeat()
+
+    def _restore(self, state: Arrays) -> None:
+        self.returns, self.steps = state["returns"].tolist(), state["steps"].tolist()
+        if len(self.returns) != len(self.steps) or min(self.steps, default=0) < 0:
+            raise ValueError("the episodes have no lengths")
+        self.samples = sum(self.steps)
+        self.source.restore(state)
