@@ -255,8 +255,13 @@ def test_unknown_ranges(small):
     _, numbers = small("unknown_ranges")
     assert {"Pendulum-v1", "trades"} <= {row["environment"] for row in numbers["sides"]}
     asked = [row[side] for row in numbers["sides"] for side in ("above", "below") if side in row]
-    assert sum(one["right"] for one in asked) > len(asked)  # of three each
+    assert sum(one["right"] for one in asked) > len(asked)  # of two each
     assert sum(one["wrong"] for one in asked) <= 1
+    ways = {row["way"].partition(",")[0]: row["above" if "above" in row else "below"] for row in numbers["sides"]}
+    assert {way: one["certified"] for way, one in ways.items() if way in ("large samples", "clipped")} == {
+        "large samples": False,
+        "clipped": True,
+    }
     assert sum(row["way"].startswith("t interval") for row in numbers["truth"]) >= 2
 
 

@@ -78,6 +78,14 @@ def test_an_uncertified_answer_raises_and_says_how_to_accept_it():
     assert not isinstance(raised(told("searched"), "above"), pt.Undecided)
 
 
+@pytest.mark.filterwarnings("ignore:returns have no known range:policytest.AssumptionWarning")
+def test_a_large_sample_is_not_enough_unless_it_is_accepted():
+    verdict = pt.decide(pt.Episodes(lambda rng: rng.normal(10, 20)), threshold=0)
+    message = str(raised(verdict, "above"))
+    assert "wrong with probability about 0.05" in message
+    assert verdict.require("above", accept_uncertified=True) is verdict
+
+
 def test_what_the_data_refute_is_never_accepted():
     refuted = replace(told("above"), interval=(0.9, 0.6))  # no value is left
     assert refuted.refutes_model

@@ -58,7 +58,9 @@ def _message(verdict: Verdict, wanted: tuple[str, ...], remedy: str = "") -> str
     """The answer and its reason, the numbers that it rests on, and what was required; not the whole summary."""
     rows = [row for row in verdict.summary.rows if row.key in SHOWN]
     rows = [replace(row, remark="") if row.key == "samples" else row for row in rows]
-    asked = Row("required answer", " or ".join(wanted), f"wrong with probability {probability(verdict.delta)} at most")
+    delta = probability(verdict.delta)
+    error = f"about {delta}" if verdict.approximate else f"{delta} at most"
+    asked = Row("required answer", " or ".join(wanted), f"wrong with probability {error}")
     return Table(sentences.title(verdict), (asked, *rows), (remedy,) if remedy else ()).text()
 
 
