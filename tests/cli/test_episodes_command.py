@@ -244,7 +244,7 @@ def test_a_report_with_pictures_and_one_from_the_json(capsys, here):
         "The returns of the episodes",
         "How the evidence grew",
         "Where the mean return lies",
-        "Returns lie in the declared range, 0 to 500",
+        "Rewards lie in [0, 1], as declared.",
         "--assume episodes --agent agents_here:left",
     ):
         assert words in page, words

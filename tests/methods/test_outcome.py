@@ -248,7 +248,7 @@ def test_an_outcome_goes_neither_with_a_critic_nor_with_a_score():
     [
         ("solved", ("no key 'solved'", "its keys are 'total', 'steps', 'nested', 'is_success', 'words'")),
         ("words", ("outcome of the episode with seed", "'over'", "finite number")),
-        ("steps", ("outside return_range (0, 1)", "outcome of the episode with seed")),
+        ("steps", ("outside return_range (0, 1)", "outcome of episode 1 (seed ")),
         (lambda rewards, info: None, ("is None",)),
         (lambda rewards, info: np.inf, ("is inf",)),
     ],

@@ -90,7 +90,9 @@ def test_a_comparison_is_a_test_on_the_differences():
         pairs = paired.counts.episodes
         assert (paired.answer, paired.samples) == (answer, 2 * pairs)
         differences = iter(paired.counts.returns)
-        told = pt.Episodes(lambda rng, differences=differences: float(next(differences)), return_range=(-1, 1))
+        told = pt.Episodes(
+            lambda rng, differences=differences: float(next(differences)) + 0 * rng.random(), return_range=(-1, 1)
+        )
         alone = pt.decide(told, threshold=margin, max_samples=pairs)
         assert (alone.answer, alone.evidence) == (answer, paired.evidence)
         assert alone.interval == paired.interval

@@ -493,7 +493,8 @@ def test_an_agent_that_lasts_longer_cannot_go_on_with_a_run():
 def test_an_agent_that_does_not_repeat_itself_cannot_be_resumed():
     own = np.random.default_rng(5)
     about = pt.Episodes(lambda rng: float(own.random()), return_range=(0, 1))
-    paused = pt.decide(about, **QUESTION, max_samples=20)
+    with pytest.warns(pt.AssumptionWarning, match=r"run\(rng\) draws nothing from rng"):
+        paused = pt.decide(about, **QUESTION, max_samples=20)
     assert_refused(lambda: pt.decide(about, **QUESTION, resume=paused), "does not repeat an episode")
 
 

@@ -62,7 +62,8 @@ def test_mean_and_median_are_on_different_sides(seed):
 def test_ties_count_against_both_answers():
     """All returns are 1/2: no data can say that the median is above 1/2, or below."""
     about = pt.Episodes(lambda rng: 0.5, return_range=(0, 1), score=SCORE)
-    found = pt.decide(about, threshold=0.5, max_samples=200)
+    with pytest.warns(pt.AssumptionWarning, match="all 200 episodes were the same"):
+        found = pt.decide(about, threshold=0.5, max_samples=200)
     assert found.answer is None
     assert max(found.evidence) < 0
 

@@ -367,7 +367,7 @@ def test_rewards_and_returns_are_checked():
     assert_refused(lambda: paying(np.nan)(reward_range=(0, 1)), "is nan")
     assert_refused(lambda: paying(np.nan)(return_range=(0, 1)), "is nan", "finite")
     assert_refused(lambda: paying(np.inf)(return_range=(0, 1)), "is inf", "finite")
-    assert_refused(lambda: paying(2.0)(return_range=(0, 1)), "the return of the episode", "outside return_range")
+    assert_refused(lambda: paying(2.0)(return_range=(0, 1)), "the return of episode ", "outside return_range")
     assert paying(1.0)(reward_range=(1, 2)).answer == "above", "a reset pays nothing and is no step"
     assert paying(1.0 + 1e-12)(reward_range=(0, 1), return_range=(0, 12)).answer == "above", "rounding is none"
 

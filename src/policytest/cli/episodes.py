@@ -10,7 +10,7 @@ from policytest._base.errors import InputError
 from policytest._base.text import plural
 from policytest.cli import options as o
 from policytest.cli.groups import as_typed, option
-from policytest.cli.inputs import find_model, named_columns
+from policytest.cli.inputs import find_method, find_model, named_columns
 
 if TYPE_CHECKING:
     from policytest.data.logged_episodes import LoggedEpisodes
@@ -38,6 +38,8 @@ class Episodes:
     )
     reward_range: o.Range = option(o.REWARDS_LIE, "LOW HIGH")
     return_range: o.Range = option(o.RETURNS_LIE, "LOW HIGH")
+    on_range: o.OnRange | None = option(o.ON_RANGE)
+    cut: bool = option("Drop the rows of an episode after --horizon of them.", default=False)
     smallest_propensity: float | None = option(
         "No action, logged or not, had a smaller propensity: known before the data, not taken from the log. "
         "Narrows intervals.",
@@ -47,7 +49,7 @@ class Episodes:
     def check_unused(self) -> None:
         """Refuse ranges where a Markov table is assumed."""
         for name, value in as_typed(self).items():
-            if value is not None and name not in ("--assume", "--ladder"):
+            if value is not None and value is not False and name not in ("--assume", "--ladder"):
                 raise InputError(f"{name} is for episodes; add --assume propensities, --assume episodes or --ladder")
 
 
@@ -83,6 +85,8 @@ def read_episodes(
         horizon=None if model is not None else question.horizon,
         reward_range=about.reward_range,
         return_range=about.return_range,
+        on_range=str(about.on_range or "refuse"),
+        cut=about.cut,
         smallest_propensity=about.smallest_propensity,
     )
     if about.assume == "propensities" and not found.weighted:
@@ -99,6 +103,7 @@ def assess_episodes(
     columns: list[str] | None,
     question: o.Question,
     episodes: Episodes,
+    method: str | None = None,
 ) -> tuple[Verdict, tuple[str, ...]]:
     """The verdict, and what it is about; the first name may be that of a task."""
     from policytest.questions.assess import assess
@@ -114,7 +119,7 @@ def assess_episodes(
         raise InputError("no threshold: pass --threshold R")
     log = read_episodes(files, columns, model, question, episodes)
     about = (*((f"Model: {names[0]}",) if model is not None else ()), f"Data: {described(log)}.")
-    return assess(log, threshold=bar, delta=delta), about
+    return assess(log, threshold=bar, delta=delta, method=find_method(method)), about
 
 
 def described(log: LoggedEpisodes) -> str:

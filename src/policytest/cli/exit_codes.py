@@ -123,7 +123,19 @@ def _surroundings(error: BaseException) -> str | None:
     return None
 
 
-SAME = ("skip", "rewards", "initial", "discount", "policy", "horizon", "by_episode", "add_to", "avoid")
+SAME = [
+    "skip",
+    "rewards",
+    "initial",
+    "discount",
+    "policy",
+    "horizon",
+    "by_episode",
+    "add_to",
+    "avoid",
+    "on_range",
+    "cut",
+]
 OPTIONS = {"columns": "--column", "constants": "--const", **{name: dashed(name) for name in SAME}}
 """The options of arguments that messages may name."""
 REPLACED = {
@@ -163,6 +175,7 @@ PHRASES = {
     "pass return_range=(low, high), or reward_range=(low, high) with a horizon or a discount below 1": (
         "pass --return-range LOW HIGH, or --reward-range LOW HIGH with --horizon or a --discount below 1"
     ),
+    "outcome=pt.at_least(200)": "--outcome 'at least 200'",
     "smallest_propensity is a bound of propensities, and the log has none; pass propensity and target, or leave ": (
         "--smallest-propensity needs propensities; use --assume propensities or --ladder and name their column with "
         "--column propensity=NAME, or leave "
@@ -174,6 +187,7 @@ PHRASES = {
     "leave discount out": "leave --discount out",
     "outside reward_range": "outside --reward-range",
     "outside return_range": "outside --return-range",
+    "ends of return_range": "ends of --return-range",
     "propensity is given, and target is not; pass both, of the logged action: propensity mu(a|s) and target pi(a|s)": (
         "the log has a column propensity and none for target, pi(a|s) of the logged action; name it with --column "
         "target=NAME, or name a task file before the log, whose policy is the target"

@@ -42,14 +42,16 @@ def _steps(text: str) -> int | str:
 
 # ---------------------------------------------------------------- names
 
-OnePolicyMethod = StrEnum("OnePolicyMethod", ["betting", "ptst", "boxes", "monte-carlo", "returns"])
-LogMethod = StrEnum("LogMethod", ["betting", "log-betting", "ptst", "boxes", "monte-carlo"])
-PairsMethod = StrEnum("PairsMethod", ["betting", "ptst"])
-ValueMethod = StrEnum("ValueMethod", ["betting", "ptst", "returns"])
+OF_EPISODES = ("returns", "large-sample")
+OnePolicyMethod = StrEnum("OnePolicyMethod", ["betting", "ptst", "boxes", "monte-carlo", "returns", "large-sample"])
+LogMethod = StrEnum("LogMethod", ["betting", "log-betting", "ptst", "boxes", "monte-carlo", "large-sample"])
+PairsMethod = StrEnum("PairsMethod", ["betting", "ptst", "returns", "large-sample"])
+ValueMethod = StrEnum("ValueMethod", ["betting", "ptst", "returns", "large-sample"])
 SearchMethod = StrEnum("SearchMethod", ["betting", "ptst", "klb-ts"])
 BoundaryName = StrEnum("BoundaryName", ["mixture", "paper"])
 AllocationName = StrEnum("AllocationName", ["uniform", "optimal", "adaptive", "forward"])
 """Names in `policytest.methods.names`."""
+OnRange = StrEnum("OnRange", ["refuse", "warn"])
 SupportName = StrEnum("SupportName", ["kernel"])
 """The word of the task file."""
 
@@ -62,7 +64,9 @@ QUESTION, METHOD, DATA, SAMPLING, EPISODES = "Question", "Method", "Data", "Samp
 
 
 SEED, HIDE = "Seed of the random number generator.", "Hide row counts below N (privacy)."
-REWARDS_LIE, RETURNS_LIE = "Where every reward of an episode lies.", "Where the return of every episode lies."
+REWARDS_LIE = "Where every reward of an episode lies; inf or -inf is an end that is not known."
+RETURNS_LIE = "Where the return of every episode lies; with one end alone (-1000 inf) one answer can be proved."
+ON_RANGE = "What becomes of a return outside its range: an error, or a warning and the end of the certificate."
 """The help of options that are in several groups."""
 
 # ---------------------------------------------------------------- options of their own
@@ -189,6 +193,7 @@ class Episodes:
     critic: str | None = option("What is expected of the rest of an episode: package.module:name.", "PLACE")
     reward_range: Range = option(REWARDS_LIE, "LOW HIGH")
     return_range: Range = option(RETURNS_LIE, "LOW HIGH")
+    on_range: OnRange | None = option(ON_RANGE)
     outcome: str | None = option(
         'What counts of an episode, in place of its return: "at least 200", a key of the info of its last step such as '
         "is_success, or a function of (rewards, info), package.module:name.",

@@ -165,9 +165,9 @@ def is_accepted(found: Verdict | Estimate | Selection, accept_uncertified: bool)
     """Whether the exit code may be that of an answer: it is certified, or not certified and accepted all the same."""
     if found.certified:
         return True
-    from policytest.results.sentences import NO_RELIABLE_ANSWER, why_uncertified
+    from policytest.results.sentences import uncertified_label, why_uncertified
 
-    why = f"{NO_RELIABLE_ANSWER.lower()}: {why_uncertified(found)}"
+    why = f"{uncertified_label(found)}: {why_uncertified(found)}"
     if found.refutes_model:
         complain(f"{why}; --accept-uncertified does not apply to a model that the data refute")
     elif accept_uncertified:

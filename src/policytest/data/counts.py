@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import os
 from copy import deepcopy
+from typing import ClassVar
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -165,6 +166,8 @@ class Counts:
     def all_counts(self, task: Task) -> Counts:
         """These; of `Transitions`, their counts."""
         return self
+
+    doubts: ClassVar[tuple[str, ...]] = ()  # about episodes
 
     @property
     def flaws(self) -> tuple[str, ...]:

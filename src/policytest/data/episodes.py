@@ -36,9 +36,14 @@ from policytest._base.errors import InputError
 from policytest.data.outcome import EpisodeOutcome, ReturnBeyond, episode_outcome
 from policytest.data.ranges import (
     NO_RANGE,
+    REFUSE,
+    WARN,
     Range,
     ends_of,
     finite_ends,
+    kept_in,
+    outside_words,
+    range_words,
     slack_of,
     times,
 )
@@ -50,6 +55,7 @@ if TYPE_CHECKING:  # a process that runs episodes needs no compiler
 
 MEAN_RETURN, INDEPENDENT = "mean return", "episodes are independent of each other, each with the same "
 EPISODES_ARE_INDEPENDENT = INDEPENDENT + MEAN_RETURN
+WIDEN = 'widen the range, or go on without a certificate: on_range="warn"'
 NEGLIGIBLE = 1e-6  # of the range of returns: what the rest of a discounted episode is worth when it is cut
 POLICIES = {"deterministic": "predict(..., deterministic=True)", "stochastic": "predict(..., deterministic=False)"}
 
@@ -92,6 +98,9 @@ class Episodes:
         ``run(rng)``: what it returns beside the rewards, as ``(rewards, info)``). Then ``return_range`` is its range.
         Or `at_least(200)`, whose mean is the probability of such a return; or a key of the info, "is_success", with
         numbers from 0 to 1. Every episode is run to its end.
+    on_range
+        What becomes of a return (a reward, an outcome) outside its declared range: "refuse", an error; or "warn": the
+        run goes on with the nearest end of the range, and no answer of it is certified.
 
     >>> import policytest as pt
     >>> coin = pt.Episodes(lambda rng: rng.random() < 0.7, return_range=(0, 1))
@@ -110,6 +119,7 @@ class Episodes:
     deterministic: bool = True
     score: Score | None = None
     outcome: object = None
+    on_range: str = REFUSE
     walk: Walk | VectorWalk | FunctionWalk = field(init=False, repr=False)
     judge: EpisodeOutcome | None = field(init=False, repr=False)
     states: None = field(default=None, init=False, repr=False)
@@ -140,6 +150,7 @@ class Episodes:
         known = {"discount": discount, "horizon": horizon, "walk": walk, "judge": episode_outcome(self.outcome)}
         for name, given in known.items():
             object.__setattr__(self, name, given)
+        arrays.one_of("on_range", self.on_range, (REFUSE, WARN))
         self._check_outcome()
         _ = self.bounds  # ranges that contradict each other are refused
 
@@ -164,7 +175,20 @@ class Episodes:
     @property
     def assumptions(self) -> tuple[str, ...]:
         """What a guarantee rests on."""
-        return (INDEPENDENT + self.asked_about,)
+        return (INDEPENDENT + self.asked_about, *self.declared)
+
+    @property
+    def declared(self) -> tuple[str, ...]:
+        """The ranges that are taken at their word; not that of an outcome which is 0 or 1 by definition."""
+        if self.judge is not None:
+            return () if isinstance(self.judge, ReturnBeyond) else (range_words("outcomes", self.bounds),)
+        given = (("rewards", self.reward_range), ("returns", self.return_range))
+        return tuple(range_words(what, ends) for what, ends in given if ends is not None and ends != NO_RANGE)
+
+    @property
+    def counted(self) -> str:
+        """What an episode gives."""
+        return "return" if self.judge is None else "outcome"
 
     @property
     def asked_about(self) -> str:
@@ -240,15 +264,12 @@ class Episodes:
             return min(1, horizon)
         return min(math.ceil(math.log(share / worth) / math.log(self.discount)), horizon) if share > 0 else horizon
 
-    def unfinished(self, t: int, earned: float, seed: int) -> Range:
+    def unfinished(self, t: int, earned: float) -> Range:
         """Where the return of an episode lies that was given up after t steps with rewards worth ``earned``."""
         assert self.reward_range is not None
         left, scale = geometric(self.discount, None if self.horizon is None else self.horizon - t), self.discount**t
         lowest, highest = self.reward_range
-        least, most = earned + scale * left * min(lowest, 0.0), earned + scale * left * max(highest, 0.0)
-        self.checked_return(min(max(0.5 * sum(self.bounds), least), most), seed)
-        low, high = (min(max(end, self.bounds[0]), self.bounds[1]) for end in (least, most))
-        return low, high
+        return earned + scale * left * min(lowest, 0.0), earned + scale * left * max(highest, 0.0)
 
     def checked_reward(self, reward: object, t: int, seed: int) -> float:
         """A reward, if it is a number in its range."""
@@ -263,14 +284,17 @@ class Episodes:
             )
         if self.reward_range is None:
             return paid
-        slack = slack_of(self.reward_range)
-        if not low - slack <= paid <= high + slack:
-            low, high = self.reward_range
-            raise InputError(
-                f"the reward of step {t} (episode with seed {seed}) is {paid:.9g}, outside reward_range "
-                f"({low:g}, {high:g}); widen the range"
-            )
+        if self.is_beyond(paid):
+            if self.on_range == WARN:
+                return paid
+            where = f"step {t} (episode with seed {seed})"
+            raise InputError(f"{outside_words('reward', where, paid, self.reward_range)}; {WIDEN}")
         return min(max(paid, low), high)
+
+    def is_beyond(self, reward: float) -> bool:
+        """Whether a reward lies outside its range, by more than rounding."""
+        slack = slack_of(self.reward_range or NO_RANGE)
+        return not self.reward_limits[0] - slack <= reward <= self.reward_limits[1] + slack
 
     def outcome_of(self, rewards: FloatArray, info: Any, seed: int) -> float:
         """The outcome of an episode that has ended, if it is a number."""
@@ -284,17 +308,17 @@ class Episodes:
             )
         return counted
 
-    def checked_return(self, total: float, seed: int) -> float:
-        """The return of an episode, if it lies in its range."""
-        low, high = finite_ends(self.bounds)
-        what = "return" if self.judge is None else "outcome"
-        slack = slack_of(self.bounds)
-        if not low - slack <= total <= high + slack:
-            raise InputError(
-                f"the {what} of the episode with seed {seed} is {total:.9g}, outside return_range "
-                f"({self.bounds[0]:g}, {self.bounds[1]:g}); widen the range"
-            )
-        return min(max(total, low), high)
+    def checked_return(self, total: float, seed: int, number: int) -> float:
+        """The return of an episode, which is the ``number``-th; refused outside its range, unless that only warns."""
+        if self.is_outside(total) and (self.on_range == REFUSE or not math.isfinite(total)):
+            where = f"episode {number} (seed {seed})"
+            raise InputError(f"{outside_words(self.counted, where, total, self.bounds)}; {WIDEN}")
+        return total if self.on_range == WARN else kept_in(total, self.bounds)
+
+    def is_outside(self, total: float) -> bool:
+        """Whether a return lies outside its range, by more than rounding."""
+        (low, high), slack = finite_ends(self.bounds), slack_of(self.bounds)
+        return not low - slack <= total <= high + slack
 
 
 def _number(reward: object) -> float:

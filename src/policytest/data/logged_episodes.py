@@ -35,6 +35,7 @@ earlier episodes; in that case episodes must not overlap in time.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -45,10 +46,21 @@ import numpy as np
 from policytest._base import arrays
 from policytest._base.arrays import AnyArray, AsArray, BoolArray, FloatArray, IntArray
 from policytest._base.compiled.weights import Scale, weigh_episodes
-from policytest._base.errors import InputError
-from policytest._base.text import number
-from policytest.data.episodes import EPISODES_ARE_INDEPENDENT, geometric
-from policytest.data.ranges import NO_RANGE, ROUNDING, Range, ends_of, has_no_end, outside
+from policytest._base.errors import AssumptionWarning, InputError
+from policytest._base.text import number, plural
+from policytest.data.episodes import EPISODES_ARE_INDEPENDENT, WIDEN, geometric
+from policytest.data.ranges import (
+    NO_RANGE,
+    REFUSE,
+    ROUNDING,
+    WARN,
+    Range,
+    ends_of,
+    has_no_end,
+    outside,
+    outside_words,
+    range_words,
+)
 
 ON_PROPENSITIES = (
     EPISODES_ARE_INDEPENDENT,
@@ -58,6 +70,8 @@ ON_PROPENSITIES = (
 )
 ON_SMALLEST = "no action, logged or not, had a propensity below {bound}, which was known before the data"
 ON_CRITICS = "v is the mean of q under the target policy, and both were fixed before the episode"
+CUT = "an episode counts up to its first {steps}, where it was cut"
+LONGER = "fix the episode ids, pass a longer horizon, or drop the rows after it with cut=True"
 ROUNDED = 1e-6  # of a propensity: how far one may be off in a column of 32 bits
 NOT_ITS_OWN = "without propensities they are read as episodes of this policy, and they are of another one"
 WEIGH_OR_NOT = 'weigh them with columns={"propensity": ...}, or ask a Markov table instead'
@@ -129,6 +143,12 @@ class LoggedEpisodes:
     rows
         Where each entry of ``reward`` is the return of an episode that was added up elsewhere: its number of rows. Only
         the returns are then checked.
+    on_range
+        What becomes of a reward, or a return, outside its declared range: "refuse", an error; or "warn": it counts as
+        the nearest end of the range, and nothing is certified.
+    cut
+        Drop the rows of an episode after ``horizon`` of them: the value is that of its first steps. Otherwise longer
+        episodes are refused.
 
     >>> import policytest as pt
     >>> log = pt.LoggedEpisodes(None, [1, 0, 1], [0.5, 0.25, 0.5], [0.9, 0.05, 0.9], reward_range=(0, 1))
@@ -148,7 +168,10 @@ class LoggedEpisodes:
     v: AsArray = None
     smallest_propensity: AsArray = None
     rows: AsArray = None
+    on_range: str = REFUSE
+    cut: bool = False
     start: IntArray = field(init=False)  # [n + 1] the rows of episode i are start[i] .. start[i + 1] - 1
+    outside: tuple[str, ...] = field(init=False)  # which reward, or return, was outside its range, in words
     agent_policy: ClassVar[str] = ""
     states: None = field(default=None, init=False)
     actions: None = field(default=None, init=False)
@@ -164,9 +187,12 @@ class LoggedEpisodes:
         keep |= {name: ends_of(name, getattr(self, name)) for name in ("reward_range", "return_range")}
         keep |= {name: self._checked_column(name, grouped) for name in COLUMNS}
         keep |= {"rows": self._checked_rows(n), "episode": grouped.ids}
-        for name, value in keep.items():
+        arrays.one_of("on_range", self.on_range, (REFUSE, WARN))
+        for name, value in (keep | {"outside": ()}).items():
             object.__setattr__(self, name, value)
         self._check_together()
+        if arrays.flag("cut", self.cut):
+            grouped = self._cut_off(grouped)
         self._check_episodes(grouped)
         if self.smallest_propensity is not None:
             for wrong, rule in against_smallest(self.propensity, self.target, self.smallest_propensity):
@@ -207,8 +233,16 @@ class LoggedEpisodes:
     def assumptions(self) -> tuple[str, ...]:
         """What a guarantee rests on."""
         if not self.weighted:
-            return (EPISODES_ARE_INDEPENDENT,)
-        return ON_PROPENSITIES + self._on_smallest + (() if self.q is None else (ON_CRITICS,))
+            return (EPISODES_ARE_INDEPENDENT, *self.declared)
+        return ON_PROPENSITIES + self._on_smallest + (() if self.q is None else (ON_CRITICS,)) + self.declared
+
+    @property
+    def declared(self) -> tuple[str, ...]:
+        """The ranges that are taken at their word, and where episodes were cut."""
+        given = (("rewards", self.reward_range), ("returns", self.return_range))
+        found = tuple(range_words(what, ends) for what, ends in given if ends is not None and ends != NO_RANGE)
+        cut = (CUT.format(steps=plural(self.horizon, "step")),) if self.cut and self.horizon is not None else ()
+        return cut + found
 
     @property
     def _on_smallest(self) -> tuple[str, ...]:
@@ -245,6 +279,8 @@ class LoggedEpisodes:
         for side, end in enumerate(self.bounds):
             if not math.isfinite(end):
                 found[side] = np.nan
+            elif self.outside:  # a return beyond its range counts as the end of it
+                found[side] = np.maximum(found[side], end) if side == 0 else np.minimum(found[side], end)
         return WeighedEpisodes(*found)._replace(plain=self._plain() if has_no_end(self.bounds) else None)
 
     def _plain(self) -> FloatArray:
@@ -341,26 +377,48 @@ class LoggedEpisodes:
         lengths = self.steps
         if self.horizon is not None and (at := arrays.first(lengths > self.horizon)) is not None:
             raise InputError(
-                f"episode {grouped.name(at)} has {lengths[at]:,} rows, and the horizon is {self.horizon:,}; fix the "
-                "episode ids, or pass a longer horizon"
+                f"episode {grouped.name(at)} has {lengths[at]:,} rows, and the horizon is {self.horizon:,}; {LONGER}"
             )
         if self.reward_range is not None and self.rows is None:
             wrong = outside(self.reward, self.reward_range)
-            grouped.refuse(
-                wrong,
-                "reward",
-                self.reward,
-                "it is outside reward_range ({:g}, {:g}); widen the range",
-                self.reward_range,
-            )
+            if self.on_range == WARN and (at := arrays.first(wrong)) is not None:
+                episode = grouped.name(int(np.searchsorted(self.start, at, side="right")) - 1)
+                self._note(outside_words("reward", f"episode {episode}", self.reward[at], self.reward_range))
+            else:
+                rule = f"it is outside reward_range ({{:g}}, {{:g}}); {WIDEN}"
+                grouped.refuse(wrong, "reward", self.reward, rule, self.reward_range)
             np.clip(self.reward, *self.reward_range, out=self.reward)
         possible = self.return_range if self.rows is None else self.bounds
         if possible is not None and (at := arrays.first(outside(self.outcomes.returns, possible))) is not None:
-            name = "return_range" if self.return_range else "what rewards in their range give,"
-            raise InputError(
-                f"the return of episode {grouped.name(at)} is {self.outcomes.returns[at]:.9g}, outside {name} "
-                f"({possible[0]:g}, {possible[1]:g}); widen the range"
+            where, total = f"episode {grouped.name(at)}", self.outcomes.returns[at]
+            words = outside_words("return", where, total, possible)
+            if not self.return_range:
+                words = words.replace("return_range", "what rewards in their range give,")
+            if self.on_range == REFUSE:
+                raise InputError(f"{words}; {WIDEN}")
+            self._note(words)
+
+    def _note(self, words: str) -> None:
+        """Something was outside its range; the first is told."""
+        if not self.outside:
+            object.__setattr__(self, "outside", (words,))
+            self.__dict__.pop("outcomes", None)  # they are kept in the range from now on
+            warnings.warn(f"{words}: nothing that rests on this log is certified", AssumptionWarning, stacklevel=5)
+
+    def _cut_off(self, grouped: Grouped) -> Grouped:
+        """Drop the rows of each episode after the horizon."""
+        if self.horizon is None or self.rows is not None:
+            why = (
+                "there is no horizon; pass one" if self.horizon is None else "returns were added up already; pass rows"
             )
+            raise InputError(f"cut: {why}, or leave cut out")
+        kept = np.arange(len(self.reward)) - np.repeat(self.start[:-1], np.diff(self.start)) < self.horizon
+        start = np.concatenate([[0], np.cumsum(np.minimum(np.diff(self.start), self.horizon))])
+        object.__setattr__(self, "start", start)
+        for name in COLUMNS:
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, getattr(self, name)[kept])
+        return Grouped(start, np.flatnonzero(kept) if grouped.order is None else grouped.order[kept], grouped.ids)
 
     def _check_critics(self, grouped: Grouped) -> None:
         """q and v between the ends of what can still be earned; pi q at most v, counted from either end.

@@ -13,17 +13,20 @@ import numpy as np
 from policytest._base import arrays
 from policytest._base.arrays import BoolArray, FloatArray
 from policytest._base.errors import InputError
+from policytest._base.text import number
 
 Range = tuple[float, float]
 NO_RANGE = (-math.inf, math.inf)
 ROUNDING = 1e-9  # of the range: how far a reward or a return may lie outside
+REFUSE, WARN = "refuse", "warn"  # what becomes of a return outside its range: an error, or the end of the certificate
+DECLARED = "as declared"
 LARGEST = float(np.finfo(np.float64).max)
 NO_BOUND = (
     "returns have no known range: pass return_range=(low, high), or reward_range=(low, high) with a horizon or a "
     "discount below 1"
 )
 LARGE_SAMPLE = (
-    "returns have no known range, so this will be a large-sample answer, which is not certified; for a certified one "
+    "{} no known range, so this will be a large-sample answer, which is not certified; for a certified one "
     "pass return_range=(low, high), or reward_range=(low, high) with a horizon or a discount below 1, or ask for a "
     "probability: outcome=pt.at_least(200)"
 )
@@ -75,6 +78,30 @@ def outside(found: FloatArray, ends: Range) -> BoolArray:
     """Which numbers lie outside, by more than rounding."""
     slack = slack_of(ends)
     return np.asarray((found < ends[0] - slack) | (found > ends[1] + slack))
+
+
+def kept_in(found: float, ends: Range) -> float:
+    """The nearest number of a range."""
+    return min(max(found, ends[0]), ends[1])
+
+
+def range_words(what: str, ends: Range) -> str:
+    """What is assumed of a declared range.
+
+    >>> range_words("returns", (0.0, 500.0)), range_words("returns", (-1000.0, math.inf))
+    ('returns lie in [0, 500], as declared', 'returns are at least -1,000, as declared')
+    """
+    low, high = map(number, ends)
+    if math.isinf(ends[0]) != math.isinf(ends[1]):
+        return f"{what} are {f'at least {low}' if math.isinf(ends[1]) else f'at most {high}'}, {DECLARED}"
+    return f"{what} lie in [{low}, {high}], {DECLARED}"
+
+
+def outside_words(what: str, where: str, value: float, ends: Range) -> str:
+    """That a number lies outside its range."""
+    return f"the {what} of {where} is {value:.9g}, outside {what}_range ({ends[0]:g}, {ends[1]:g})".replace(
+        "outcome_range", "return_range"
+    )
 
 
 def inner_point(bounds: Range) -> float:

@@ -37,6 +37,8 @@ class Returns:
     """Where `Counts` has transitions of a table: an unbiased estimate of the value by each episode, and its steps.
 
     Of two agents each is the difference of a pair, and the steps are those of both.
+    ``contradictions``: how the data contradict what is said about them; ``outside``: which return lay outside its
+    range; ``doubts``: what independent episodes hardly ever do, and these did.
     ``selected`` and ``other_rewards`` are as in `Counts`; ``visits`` is empty, since there are no states.
     """
 
@@ -44,12 +46,19 @@ class Returns:
     steps: IntArray
     selected: bool = False
     other_rewards: bool = False
-    flaws: tuple[str, ...] = ()
+    contradictions: tuple[str, ...] = ()
+    outside: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
+
+    @property
+    def flaws(self) -> tuple[str, ...]:
+        """Why no guarantee holds, in words."""
+        return (*self.contradictions, *self.outside)
 
     @property
     def refutes_model(self) -> bool:
         """Whether the data contradict what is said about them, such as their propensities."""
-        return bool(self.flaws)
+        return bool(self.contradictions)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Returns):

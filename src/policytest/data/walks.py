@@ -46,13 +46,23 @@ class FunctionWalk:
     def __init__(self, run: Callable[[np.random.Generator], object]) -> None:
         self.run, self.name = run, str(getattr(run, "__name__", type(run).__name__))
         self.turn: AbstractContextManager[object] = threading.RLock()
+        self.drew = True  # whether the latest episode drew from its generator
 
     def __reduce__(self) -> tuple[object, ...]:
         return FunctionWalk, (self.run,)
 
     def rewards(self, seed: int) -> object:
         """What the function returns: the rewards of an episode, or its return; or (rewards, info)."""
-        return self.run(np.random.default_rng(seed))
+        rng = np.random.default_rng(seed)
+        before = _position(rng)
+        found = self.run(rng)
+        self.drew = _position(rng) != before
+        return found
+
+
+def _position(rng: np.random.Generator) -> tuple[object, object]:
+    """How far a generator is, and how many were spawned from it."""
+    return rng.bit_generator.state["state"], getattr(rng.bit_generator.seed_seq, "n_children_spawned", 0)
 
 
 class Walk:

@@ -51,7 +51,7 @@ LESS, MOST_TILTED = 0.015, 20.0  # power, than with the last one; the logarithm 
 MOST_EXACT = 1000  # outcomes, up to which each is a step of the walk
 LARGEST_LOG = 700.0  # of a capital
 SURPLUS = 1e-9  # of the capital, so that rounding does not hide an answer
-CUT = 8.0  # in units of what a full bet can lose: outcomes without an upper bound count as this at most, in moments
+CUT = 2.0  # in units of what a full bet can lose: outcomes without an upper bound count as this at most, in moments
 LEAST_LEVEL = 1e-12  # of a walk: nothing is staked where there is hardly any capital left
 
 

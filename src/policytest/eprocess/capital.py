@@ -10,7 +10,8 @@ than 1, and then by f at most. So with low known and high unknown the side "abov
 upper tail, and the side "below", for which -Z has no bound, stakes nothing: its room is infinite. Outcomes need not be
 clipped either: for c >= R the capital with min(Z, c) is never larger than with Z. (It would be as valid, since
 E[min(Z, c) | past] <= V for every c that is known before Z. Clipping from *below* raises the mean: it is no proof of
-anything.) What a heavy tail spoils is only the guess of a good fraction (`strategies.without_tail`).
+anything.) What a heavy tail spoils is only the guess of a good fraction, to which a fifth of the capital is staked; the
+steady fractions are not guessed (`benchmarks/one_end.py` has what that costs).
 
 So each product over outcomes, and their average with fixed shares, is a nonnegative supermartingale: by Ville's
 inequality it ever reaches 1/delta with probability at most delta if V <= R. The other side bets on -Z.
@@ -140,16 +141,6 @@ class EProcess:
             self.segments[-1].add(won)
         else:
             self.segments.append(BetSegment(bet, won))
-
-    def latest(self, most: int) -> FloatArray:
-        """Z - R of the last outcomes that were settled, or its score."""
-        found: list[FloatArray] = []
-        for segment in reversed(self.segments):
-            found.append(segment.won[-most:])
-            most -= len(found[-1])
-            if most <= 0:
-                break
-        return self.scored(np.concatenate([NONE, *reversed(found)]))
 
     def evidence(self, bet: Bet | None = None, worst: float = 0.0) -> float:
         """The logarithm of the capital; with a bet, of what is left of it after one more outcome, ``worst``."""

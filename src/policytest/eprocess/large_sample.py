@@ -13,8 +13,8 @@ which a mixture of normal likelihood ratios is small. Against "V <= R", at the s
 
 F_n the distribution function of Student's t with n degrees of freedom. It has the same limit; for normal outcomes it is
 an e-process at every n, whatever their variance. Scales are those that are best at about 30, 300 and 3,000 outcomes,
-rho^2 = 8.8/n, in equal shares: that costs at most log 3 nats, and 2.96 to 3.12 standard errors are enough at delta =
-0.05 from 30 to 10,000 outcomes.
+rho^2 = 8.8/n, in equal shares: that costs at most log 3 nats, and at delta = 0.05 some 3.0 to 3.3
+standard errors are enough from 30 to 10,000 outcomes.
 
 *Skewness.* Mean and sd of skewed outcomes depend on each other, which makes one tail of T heavier: by an error of order
 1/sqrt(n). Hall's transformation (1992) removes it. With the skewness g and a = g/(3 sqrt(n)),
@@ -79,7 +79,7 @@ class AnyTime:
 
     >>> rule = AnyTime()
     >>> [round(rule.needed(n, math.log(20)), 2) for n in (100, 1000, 10_000)]
-    [3.04, 2.97, 3.12]
+    [3.05, 2.96, 3.12]
     """
 
     def speaks(self, n: FloatArray) -> BoolArray:
@@ -209,7 +209,7 @@ class LargeSampleProcess:
     >>> process.add(np.tile([0.0, 1.0, 3.0], 20))
     >>> above, below = process.evidence(0.5)
     >>> round(above, 1), below < 0, [round(end, 2) for end in process.ends(math.log(20))]
-    (10.0, True, [0.81, 1.88])
+    (8.6, True, [0.82, 1.87])
     """
 
     def __init__(self, rule: Rule | None = None) -> None:

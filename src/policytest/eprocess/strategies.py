@@ -20,7 +20,6 @@ RESERVED, RESERVED_UNDISCOUNTED = 0.05, 0.2  # shares of the capital in the rese
 NATS = 4.0  # about the evidence at the ends of an interval
 UNDERFLOW = 8.0  # standard errors beyond which the tail of a normal law is left out, or expanded
 TIED = 1e-9  # numbers that are equal up to this are equal up to rounding
-TAIL_STEPS = 6  # of a fixed point
 MOST_SUMS = 4000  # simulated rollouts to which fractions are fitted
 LARGEST_SQUARES = float(np.finfo(np.float64).max)  # rewards may be as large as 1e300, and a kept state is finite
 NONE: FloatArray = np.zeros(0)
@@ -299,25 +298,6 @@ class Moments:
         self.count, self.sum, self.squares = (float(value) for value in kept)
         if not (np.isfinite(kept).all() and self.count >= 0 and self.squares >= 0):
             raise ValueError("the moments are not those of outcomes")
-
-
-def without_tail(x: FloatArray, seen: Moments, prior: float) -> float:
-    r"""The variance that a fraction should be fitted with if outcomes x >= -1 may be as large as they like.
-
-    The growth E log(1 + f x) is largest where  E x = f E x^2/(1 + f x):  an outcome far above 1/f counts as x/f, not as
-    its square, which one such outcome would spoil. So v = E (x - m)^2/(1 + f x), with the f = gap/(v + gap^2) that it
-    leads to, from the plain variance on: v falls and f rises at each step.
-    """
-    mean, count = seen.mean(), seen.count
-    v = seen.variance()
-    if not len(x):
-        return v
-    squares = (x - mean) ** 2
-    for _ in range(TAIL_STEPS):
-        gap = expected_gap(v, mean, count)
-        f = min(gap / (v + gap * gap), 1.0)
-        v = max((prior + len(x) * float((squares / (1.0 + f * np.maximum(x, 0.0))).mean())) / (len(x) + 1.0), 1e-12)
-    return v
 
 
 # ---------------------------------------------------------------- the strategies of the methods

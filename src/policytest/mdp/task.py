@@ -434,7 +434,8 @@ def given(assumptions: Sequence[str]) -> str:
     >>> "proved" + given(()), "proved" + given(["the cells are Markov"])
     ('proved', 'proved, if the cells are Markov')
     """
-    return f", if {' and '.join(assumptions)}" if assumptions else ""
+    between = ", and " if any("," in words for words in assumptions) else " and "
+    return f", if {between.join(assumptions)}" if assumptions else ""
 
 
 def _terminal(name: str, given: object) -> tuple[Hashable, ...] | None:

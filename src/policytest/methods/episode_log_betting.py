@@ -18,6 +18,7 @@ from policytest.eprocess.capital import SIDES, Bet, TwoSided, with_rounding_marg
 from policytest.eprocess.strategies import ENDS_OF_LOGS, LARGEST_FRACTION, ON_LOGS, Moments
 from policytest.methods.return_run import ReturnsRun
 from policytest.methods.run import Run, Settings
+from policytest.payoffs.independence import drift
 from policytest.payoffs.known_range import only_answer
 from policytest.payoffs.outcomes import Outcomes
 from policytest.payoffs.weighted_returns import FEWEST, RecordedEpisodes, flaws_of, regressed
@@ -108,7 +109,17 @@ class RecordedRun(Run):
     def counts(self) -> Returns:
         """What was observed."""
         found = np.concatenate([np.zeros(0), *self.estimates])
-        return Returns(found, self.task.steps[: self.seen], flaws=flaws_of(self.task))
+        return Returns(
+            found,
+            self.task.steps[: self.seen],
+            contradictions=flaws_of(self.task),
+            outside=self.task.outside,
+            doubts=self._drift(found),
+        )
+
+    def _drift(self, returns: FloatArray) -> tuple[str, ...]:
+        """Whether the mean seems to change; the weights of weighted ones may."""
+        return () if self.task.weighted else drift(returns)
 
     def _not_refuted(self, level: float, as_staked: bool) -> tuple[float, float]:
         return self.bets.not_refuted(self.task.bounds, self.threshold, level, as_staked)

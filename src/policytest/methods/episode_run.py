@@ -14,6 +14,7 @@ from policytest.data.logged_episodes import LoggedEpisodes
 from policytest.data.returns import Returns
 from policytest.eprocess.capital import with_rounding_margin
 from policytest.methods.run import Run, Settings
+from policytest.payoffs.independence import drift
 from policytest.payoffs.outcomes import EpisodeSupply, Outcomes
 from policytest.payoffs.parallel_returns import ParallelEpisodes
 from policytest.payoffs.returns import DrawnEpisodes
@@ -51,8 +52,8 @@ class EpisodesRun(Run):
         self.most_episodes = episodes
 
     @property
-    def about_pairs(self) -> bool:
-        """Whether it is about the difference of two agents."""
+    def is_comparison(self) -> bool:
+        """Whether outcomes are differences of two agents."""
         return isinstance(self.source, DrawnEpisodes) and len(self.source.player.agents) > 1
 
     @property
@@ -95,7 +96,20 @@ class EpisodesRun(Run):
 
     def counts(self) -> Returns:
         """What was observed."""
-        return Returns(np.array(self.returns), np.array(self.steps, dtype=np.int64))
+        doubts = *self.source.doubts, *self._drift()
+        steps = np.array(self.steps, dtype=np.int64)
+        return Returns(np.array(self.returns), steps, outside=self.source.outside, doubts=doubts)
+
+    def examine(self) -> None:
+        """Look whether seeds fix episodes, where one more is free."""
+        if self.most_episodes == math.inf:
+            self.source.examine()
+
+    def _drift(self) -> tuple[str, ...]:
+        """Whether the mean seems to change; a critic changes how returns are spread, and ranks with it."""
+        if self.task.critic is not None or self.task.score is not None:
+            return ()
+        return drift(self.returns, "mean difference" if self.is_comparison else self.task.asked_about)
 
     # ------------------------------------------------------------ keeping
 

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from policytest._base.arrays import Arrays, FloatArray
+from policytest._base.arrays import Arrays, BoolArray, FloatArray
 from policytest._base.errors import InputError
 from policytest._base.text import plural
 from policytest.data.episodes import Episodes
@@ -15,7 +15,8 @@ from policytest.data.returns import Returns
 from policytest.eprocess.capital import with_rounding_margin
 from policytest.eprocess.large_sample import LargeSampleProcess, Look, OneLook
 from policytest.methods.episode_run import EpisodesRun
-from policytest.methods.run import Settings
+from policytest.methods.run import Outcome, Settings
+from policytest.payoffs.independence import drift
 from policytest.payoffs.outcomes import EpisodeSupply, Outcomes
 from policytest.payoffs.weighted_returns import estimates_of, flaws_of
 
@@ -38,6 +39,7 @@ class LargeSampleRun(EpisodesRun):
         super().__init__(method, task, threshold, source, indifference)
         self.one_look, self.budget = one_look, 0
         self.process = LargeSampleProcess()
+        self.now = 0.0, 0.0  # the evidence
 
     def aim_at(self, budget: int, pairs: bool = False) -> None:
         """End there; one look is then."""
@@ -65,8 +67,10 @@ class LargeSampleRun(EpisodesRun):
         if not len(taken.returns):
             return
         looked = self.process.look(taken.returns[: self._left])
-        reached = np.flatnonzero(self._reached(looked, with_rounding_margin(required)))
+        evidence = looked.evidence(self.threshold)
+        reached = np.flatnonzero(self._reached(looked, evidence, with_rounding_margin(required)))
         used = int(reached[0]) + 1 if len(reached) else len(looked.x)
+        self.now = float(evidence[0, used - 1]), float(evidence[1, used - 1])
         self.process.keep(looked, used)
         self.keep(taken, used)
         self.update_answer(required)
@@ -74,9 +78,9 @@ class LargeSampleRun(EpisodesRun):
         if used < len(taken.returns):
             self.source.put_back(len(taken.returns) - used)
 
-    def _reached(self, looked: Look, level: float) -> FloatArray:
+    def _reached(self, looked: Look, evidence: FloatArray, level: float) -> BoolArray:
         """[n] whether there is an answer after each of these episodes."""
-        found = np.asarray(looked.evidence(self.threshold).max(axis=0) >= level)
+        found = np.asarray(evidence.max(axis=0) >= level)
         if self.indifference:
             above = looked.evidence(self.threshold - self.indifference)[0]
             below = looked.evidence(self.threshold + self.indifference)[1]
@@ -97,11 +101,11 @@ class LargeSampleRun(EpisodesRun):
 
     def evidence(self) -> tuple[float, float]:
         """Of each side, in nats; 0 while it is silent."""
-        return self.process.evidence(self.threshold)
+        return self.now
 
-    def proof(self) -> tuple[float, float]:
-        """Nothing is proved at a finite number of episodes."""
-        return -math.inf, -math.inf
+    def outcome(self, required: float) -> Outcome:
+        """The evidence, which is approximate."""
+        return Outcome(self.evidence(), approximate=True)
 
     def ends_refuted(self) -> tuple[float, float]:
         """The evidence against V <= R - indifference, and against V >= R + indifference."""
@@ -114,7 +118,7 @@ class LargeSampleRun(EpisodesRun):
 
     def why_undecided(self) -> str:
         """That the budget is used up, and why nothing was said, if so."""
-        units = UNITS[self.about_pairs]
+        units = UNITS[self.is_comparison]
         spent = f"the budget of {plural(self.budget, *units)} is used up" if self.budget and self.is_spent else ""
         return "; ".join(part for part in (spent, self.process.silent(*units)) if part)
 
@@ -130,6 +134,7 @@ class LargeSampleRun(EpisodesRun):
         if kept != (self.budget if self.one_look else 0):
             raise InputError(f"resume: the one look of that run is after {kept:,} episodes; pass budget={kept}")
         self.process.add(np.array(self.returns, dtype=np.float64))
+        self.now = self.process.evidence(self.threshold)
 
 
 class LoggedReturns(EpisodeSupply):
@@ -155,7 +160,6 @@ class LoggedSampleRun(LargeSampleRun):
 
     def __init__(self, method: Settings, log: LoggedEpisodes, threshold: float, one_look: bool = False) -> None:
         super().__init__(method, log, threshold, LoggedReturns(log), one_look=one_look)
-        self.best = (0.0, 0.0)
         if one_look:
             self.aim_at(log.n_episodes)
 
@@ -169,19 +173,16 @@ class LoggedSampleRun(LargeSampleRun):
             first = int(reached[0])
             self.answer = "above" if evidence[0, first] >= evidence[1, first] else "below"
             self.answered_at = int(taken.steps[: first + 1].sum())
-        self.best = float(evidence[0].max()), float(evidence[1].max())
+        self.now = float(evidence[0].max()), float(evidence[1].max())
         self.process.keep(looked, len(taken.returns))
         self.keep(taken, len(taken.returns))
         self.exhausted = True
 
-    def evidence(self) -> tuple[float, float]:
-        """The largest so far of each side, in nats."""
-        return self.best
-
     def counts(self) -> Returns:
         """What was observed."""
-        found = super().counts()
-        return Returns(found.returns, found.steps, flaws=flaws_of(self.task))
+        log, found = self.task, np.array(self.returns)
+        doubts = () if log.weighted else drift(found)
+        return Returns(found, log.steps, contradictions=flaws_of(log), outside=log.outside, doubts=doubts)
 
     @property
     def estimate(self) -> float:

@@ -18,13 +18,12 @@ from policytest.data.ranges import ROUNDING
 from policytest.eprocess.budget import Aim, refuse_other_budgets
 from policytest.eprocess.capital import SIDES, Bet, TwoSided, with_rounding_margin
 from policytest.eprocess.interval import Score
-from policytest.eprocess.strategies import AIMED, ENDS, ON_RETURNS, Moments, without_tail
+from policytest.eprocess.strategies import AIMED, ENDS, ON_RETURNS, Moments
 from policytest.methods.episode_run import EpisodesRun
 from policytest.methods.run import Settings
 from policytest.payoffs.known_range import only_answer
 from policytest.payoffs.outcomes import EpisodeSupply, Outcomes
 
-RECENT = 2**12  # outcomes that fractions without a bound are fitted to
 REFIT = 1.05  # fractions are fitted again when the episodes have grown by this factor
 PRIOR = 0.3  # of one episode: the mean square of what a full bet wins, before anything is seen
 
@@ -128,8 +127,7 @@ class ReturnsRun(EpisodesRun):
             room = sign * (self.threshold - bound) if self.task.score is None else self.task.score.room
             v, here = seen.variance(), 1.0
             if self.one_ended and 0 < room < math.inf:
-                won = self.bets[sign].latest(RECENT)
-                v, here = without_tail(won / room, seen, PRIOR), self._room_here(sign, bound) / room
+                here = self._room_here(sign, bound) / room
             fractions = aimed[index] if aimed else ON_RETURNS.fractions(v, seen.mean(), seen.count)
             wide = ENDS.fractions(v / here**2, seen.count)
             self.plans.append(Bet(room, fractions, wide))
@@ -171,7 +169,7 @@ class ReturnsRun(EpisodesRun):
         """With one known end, which answer can be given."""
         if not self.one_ended:
             return ""
-        of = "the difference of returns has" if self.about_pairs else "returns have"
+        of = "the difference of returns has" if self.is_comparison else "returns have"
         return only_answer(self._span, self.threshold, of)
 
     @property

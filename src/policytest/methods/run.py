@@ -53,6 +53,7 @@ class Outcome:
     proved: tuple[float, float] | None = None  # the part of the evidence that is proved, where that is less
     solves: int = 0
     refuted: tuple[float, float] | None = None  # of "within"
+    approximate: bool = False  # right for a large sample, and not proved
 
 
 class Settings(Protocol):
@@ -98,11 +99,6 @@ class Run:
     answered_at: int | None = None  # the row of its answer, where it does
 
     @property
-    def approximate(self) -> bool:
-        """Whether its answers are right for a large sample, and not proved."""
-        return traits_of(self.method).approximate
-
-    @property
     def solves(self) -> int:
         """How many worst-case problems were solved."""
         return 0
@@ -145,6 +141,9 @@ class Run:
 
     def finish(self) -> None:
         """The run is over, and was not interrupted: wait for what is under way, which counts as used."""
+
+    def examine(self) -> None:
+        """The run is over, and was not interrupted: look at what it assumes, where that costs nothing."""
 
     def update_answer(self, required: float) -> None:
         """Answer if what was found at this sample decides with this much evidence required."""
@@ -257,7 +256,7 @@ def is_certified(run: Run, required: float) -> bool:
 
     No method says so of itself: whatever led to an answer, this is the only place that calls it certified.
     """
-    if run.answer is None:
+    if run.answer is None or traits_of(run.method).approximate:
         return False
     proved = min(run.ends_refuted()) if run.answer == "within" else run.proof()[0 if run.answer == "above" else 1]
     return bool(proved >= required)

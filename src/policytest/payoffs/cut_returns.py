@@ -32,6 +32,8 @@ from policytest.data.episodes import Episodes
 from policytest.data.walks import Walk
 from policytest.eprocess.strategies import growth_on, interval_gap
 from policytest.payoffs.critics import Valuer
+from policytest.payoffs.declared_range import RewardNotes
+from policytest.payoffs.independence import mark_of
 from policytest.payoffs.returns import Episode, Played, WholeEpisodes
 
 CUTS = (1.5, 3.0, 20.0)  # the largest W'/gamma^t, to choose from
@@ -117,6 +119,7 @@ class CutEpisodes(WholeEpisodes):
         about, valuer = self.about, self.valuer
         gamma, coins = about.discount, np.random.default_rng([seed, 1])
         observation, t, W, earned, scale = walk.begin(seed), 0, 1.0, 0.0, 1.0
+        checked = RewardNotes(about)
         low, high = about.bounds
         rows, rewards, ends = [valuer.row(observation)], list[float](), [(low, high)]
         V = Z = self._kept_in(valuer.value(rows[0], 0, weights), low, high)
@@ -129,7 +132,7 @@ class CutEpisodes(WholeEpisodes):
                     break
                 W = more
             observation, reward, over = walk.step(observation)
-            r = about.checked_reward(reward, t, seed)
+            r = checked(reward, t, seed)
             rewards.append(r)
             earned, scale, t = earned + scale * r, scale * gamma, t + 1
             over = over or t == about.horizon
@@ -141,7 +144,8 @@ class CutEpisodes(WholeEpisodes):
                 after = self._kept_in(valuer.value(rows[-1], t, weights), low, high)
             Z, W, V = Z + W * (r + gamma * after - V), gamma * W, after
         about_it = np.array(rewards), np.array(rows), np.array(ends)
-        return Cut(Played(seed, earned, t, bool(over)), plan, Z, W, V, cut, *about_it, (low, high), scale)
+        played = Played(seed, earned, t, bool(over), mark_of(observation, earned, t), checked.first)
+        return Cut(played, plan, Z, W, V, cut, *about_it, (low, high), scale)
 
     def steps_of(self, seen: Cut) -> int:
         """The transitions of an episode that was run."""
@@ -149,12 +153,12 @@ class CutEpisodes(WholeEpisodes):
 
     def settled(self, seen: Cut) -> Episode:
         """The outcome of an episode by its plan, and its steps; the critic, and later plans, learn from it."""
-        (seed, earned, t, over), plan, Z, W, V, cut, rewards, rows, ends, (low, high), scale = seen
-        self.recent.append(seen.played)
+        (seed, earned, t, over, *_), plan, Z, W, V, cut, rewards, rows, ends, (low, high), scale = seen
+        number = self.remember(seen.played)
         rest = (0.0, 0.0) if over or cut else (W * (low - V), W * (high - V))
         above, below = (part if served else math.nan for part, served in zip(rest, plan.sides, strict=True))
         if not cut:
-            self.about.checked_return(earned, seed) if over else self.about.unfinished(t, earned, seed)
+            self.watch.whole(earned, number, seed) if over else self.watch.unfinished(t, earned, number, seed)
             weight = W / scale if scale > 0 else 1.0
             lows, highs = ends[:t].T
             self.past.append(Past(rewards, rows[:t], lows, highs, weight, self.seen % 2))

@@ -67,6 +67,19 @@ class EpisodeSupply:
         """The transitions of episodes that were not handed on."""
         return 0
 
+    @property
+    def outside(self) -> tuple[str, ...]:
+        """Which return, or reward, was outside its declared range, in words."""
+        return ()
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """What independent episodes hardly ever do, and these did, in words."""
+        return ()
+
+    def examine(self) -> None:
+        """The run is over: look whether seeds fix episodes."""
+
     def take(self, most: int) -> Outcomes:
         """The next episodes, in their order, with at most this many transitions."""
         raise NotImplementedError

@@ -40,7 +40,7 @@ class PairedEpisodes(WholeEpisodes):
 
     def __init__(self, a: Episodes, b: Episodes) -> None:
         super().__init__(a)
-        self.one, self.other = WholeEpisodes(a), WholeEpisodes(b)
+        self.one, self.other = WholeEpisodes(a, " of agent A"), WholeEpisodes(b, " of agent B")
         self.low, self.high = difference_bounds(a, b)
 
     @property
@@ -76,6 +76,21 @@ class PairedEpisodes(WholeEpisodes):
         second, more, (low_b, high_b) = self.other.settled(seen[1])
         return Episode(first - second, steps + more, (low - high_b, high - low_b))
 
+    @property
+    def outside(self) -> tuple[str, ...]:
+        """Of both agents."""
+        return (*self.one.outside, *self.other.outside)
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """Whether seeds fix the episodes of both. (Two agents that always do the same differ by a constant.)"""
+        return tuple(filter(None, (self.one.unlike, self.other.unlike)))
+
+    def examine(self) -> None:
+        """Repeat an episode of each."""
+        self.one.examine()
+        self.other.examine()
+
     def repeat(self, drawing: Drawing) -> None:
         """Both agents repeat their latest episodes."""
         self.one.repeat(drawing)
@@ -83,12 +98,12 @@ class PairedEpisodes(WholeEpisodes):
 
     def state(self) -> Arrays:
         """The latest episodes of both."""
-        return self.one.state() | {"other_recent": self.other.state()["recent"]}
+        return self.one.state() | {f"other_{name}": value for name, value in self.other.state().items()}
 
     def restore(self, state: Arrays) -> None:
         """Those of the run that goes on."""
         self.one.restore(state)
-        self.other.restore({"recent": state["other_recent"]})
+        self.other.restore({name.removeprefix("other_"): state[name] for name in state if name.startswith("other_")})
 
 
 def difference_bounds(a: Episodes, b: Episodes) -> tuple[float, float]:

@@ -123,6 +123,9 @@ class ParallelEpisodes(DrawnEpisodes):
         """The step at which an episode was given up, or would have been with so many transitions allowed."""
         return min(seen.steps, int(most)) if isinstance(seen, GivenUp) else self.player.given_up_at(seen, most)
 
+    def examine(self) -> None:
+        """Nothing is run in this process."""
+
     # ------------------------------------------------------------ the end
 
     def wait(self) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -13,14 +15,22 @@ import numpy as np
 from policytest._base import arrays
 from policytest._base.arrays import Arrays
 from policytest._base.errors import InputError, blame_simulator
+from policytest._base.text import plural
 from policytest.data.episodes import Episodes
 from policytest.data.randomness import Seed, generator, restored, stored
-from policytest.data.ranges import ROUNDING, Range, slack_of
+from policytest.data.ranges import REFUSE, ROUNDING, Range, slack_of
 from policytest.data.walks import LARGEST_SEED, FunctionWalk
+from policytest.payoffs.declared_range import RangeWatch, RewardNotes
+from policytest.payoffs.independence import UNKNOWN, Marks, mark_of
 from policytest.payoffs.outcomes import NO_OUTCOMES, EpisodeSupply, Outcomes, never
 
 REPEATED, REPEATED_STEPS = 16, 1_000
 """The latest episodes that a resumed run repeats, until they have this many transitions."""
+SLOW = 1.0  # seconds an episode, from which on none is repeated to see whether seeds count
+UNSEEDED = (
+    "{what}: seeds do not fix episodes, so that pairs with equal seeds share no luck, and a run cannot be resumed; "
+    "answers stand"
+)
 Drawing = Callable[[], AbstractContextManager[None]]  # in which the environment is at work
 
 
@@ -39,6 +49,8 @@ class Played(NamedTuple):
     earned: float
     steps: int
     over: bool  # the environment ended it, or its horizon; else it was cut
+    mark: int = UNKNOWN  # of what it has shown last
+    beyond: float = math.nan  # the first reward outside its range, if such a one only warns
 
 
 class Episode(NamedTuple):
@@ -60,10 +72,11 @@ class WholeEpisodes:
     allowed, or if ``stop()``.
     """
 
-    def __init__(self, episodes: Episodes) -> None:
+    def __init__(self, episodes: Episodes, who: str = "") -> None:
         self.about, self.most, self.stop = episodes, math.inf, never
         self.low, self.high = episodes.bounds
         self.recent: deque[Played] = deque(maxlen=REPEATED)
+        self.watch, self.marks, self.unlike = RangeWatch(episodes, who), Marks(), ""
 
     def allow(self, most: float, stop: Callable[[], bool] = never) -> None:
         """What ends the episode at hand: this many steps, or this function."""
@@ -100,22 +113,65 @@ class WholeEpisodes:
 
     def settled(self, seen: Any) -> Episode:
         """An episode that was run. Where its rest was not seen, the return is the middle of what it may be."""
-        self.recent.append(seen)
-        seed, earned, steps, over = seen
+        number = self.remember(seen)
+        seed, earned, steps, over, *_ = seen
         if over:
-            return Episode(self.about.checked_return(earned, seed), max(steps, 1))
-        low, high = self.about.unfinished(steps, earned, seed)
+            staked = self.watch.whole(earned, number, seed)
+            total = earned if self.watch.first else staked
+            return Episode(total, max(steps, 1), (staked - total, staked - total))
+        low, high = self.watch.unfinished(steps, earned, number, seed)
         return Episode(0.5 * (low + high), steps, (0.5 * (low - high), 0.5 * (high - low)))
 
-    def _run(self, seed: int, last: float) -> tuple[float, int, bool]:
-        """What an episode earns, its steps, at most ``last`` of them, and whether it was over."""
+    def remember(self, seen: Played) -> int:
+        """Keep what is needed of an episode that is settled: its number."""
+        self.recent.append(seen)
+        self.marks.add(seen.mark)
+        self.watch.reward(seen.beyond, self.marks.count, seen.seed)
+        return self.marks.count
+
+    @property
+    def outside(self) -> tuple[str, ...]:
+        """Which return, or reward, was outside its range, in words."""
+        return self.watch.words
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """What independent episodes hardly ever do, in words."""
+        same = self.marks.words(self.recent[-1].earned) if self.recent else ()
+        return (*same, *filter(None, (self.unlike,)))
+
+    def examine(self) -> None:
+        """Repeat one short episode, once, to see whether its seed fixes it; a function says whether it draws at all."""
+        short = [one for one in self.recent if one.steps <= REPEATED_STEPS]
+        if isinstance(self.about.walk, FunctionWalk):
+            if self.marks.compared and not self.marks.same:
+                self.unlike = UNSEEDED.format(what="run(rng) draws nothing from rng, and its returns differ")
+        elif short:
+            one = min(short, key=lambda played: played.steps)
+            self.allow(math.inf)
+            again, made, over, *_ = self._run(one.seed, one.steps)
+            if not self._same(one, again, made, over):
+                differ = f"{one.earned:.9g} in {plural(one.steps, 'step')}, then {again:.9g} in {made:,}"
+                what = f"two episodes with the seed {one.seed} differ{self.watch.who} ({differ})"
+                self.unlike = UNSEEDED.format(what=what)
+
+    def _same(self, played: Played, earned: float, steps: int, over: bool) -> bool:
+        """Whether an episode was repeated."""
+        slack = slack_of(self.about.bounds)
+        near = math.isclose(earned, played.earned, rel_tol=ROUNDING, abs_tol=slack)
+        return (steps, over) == (played.steps, played.over) and near
+
+    def _run(self, seed: int, last: float) -> tuple[float, int, bool, int, float]:
+        """What an episode earns, its steps, at most ``last`` of them, whether it was over, its mark, and `beyond`."""
         about, walk = self.about, self.about.walk
         with walk.turn:
             if isinstance(walk, FunctionWalk):
-                return self._returned(walk.rewards(seed), seed)
+                returned = walk.rewards(seed)
+                return self._returned(returned, seed, drew=walk.drew)
             stepped: Any = walk
             observation, earned, scale, steps, over = stepped.begin(seed), 0.0, 1.0, 0, False
-            step, checked, discount = stepped.step, about.checked_reward, about.discount
+            notes = None if about.on_range == REFUSE else RewardNotes(about)
+            step, checked, discount = stepped.step, notes or about.checked_reward, about.discount
             rewards: list[float] | None = None if about.judge is None else []
             while not over and steps < last:
                 self._go_on(steps)
@@ -127,16 +183,18 @@ class WholeEpisodes:
                     rewards.append(paid)
             if rewards is not None:
                 earned = about.outcome_of(np.array(rewards), stepped.info, seed)
-            return earned, steps, over or steps == about.horizon
+            mark = mark_of(observation, earned, steps)
+            return earned, steps, over or steps == about.horizon, mark, math.nan if notes is None else notes.first
 
     def _go_on(self, steps: int) -> None:
         """Give the episode up after so many steps, if it has to be."""
         if steps >= self.most or self.stop():
             raise GivenUp(steps)
 
-    def _returned(self, returned: Any, seed: int) -> tuple[float, int, bool]:
+    def _returned(self, returned: Any, seed: int, drew: bool) -> tuple[float, int, bool, int, float]:
         """The same of an episode that a function ran."""
         about, info = self.about, dict[str, Any]()
+        notes = RewardNotes(about)
         if isinstance(returned, tuple) and len(returned) == 2 and isinstance(returned[1], Mapping):
             returned, info = returned[0], dict(returned[1])
         rewards = arrays.real_array("what run(rng) returned", np.atleast_1d(returned), (None,))
@@ -147,21 +205,22 @@ class WholeEpisodes:
                 "return at most as many"
             )
         if about.reward_range is not None:
-            rewards = np.array([about.checked_reward(float(r), t, seed) for t, r in enumerate(rewards)])
-        if about.judge is not None:
-            return about.outcome_of(rewards, info, seed), len(rewards), True
+            rewards = np.array([notes(float(r), t, seed) for t, r in enumerate(rewards)])
         with np.errstate(over="ignore"):  # an infinite return is refused
-            return float(np.dot(about.discount ** np.arange(len(rewards)), rewards)), len(rewards), True
+            earned = float(np.dot(about.discount ** np.arange(len(rewards)), rewards))
+        if about.judge is not None:
+            earned = about.outcome_of(rewards, info, seed)
+        return earned, len(rewards), True, UNKNOWN if drew else mark_of(rewards, earned), notes.first
 
     def repeat(self, drawing: Drawing) -> None:
         """Run the latest episodes of a resumed run again; refuse an environment or agent that earns something else."""
-        left, scale = REPEATED_STEPS, slack_of(self.about.bounds)
+        left = REPEATED_STEPS
         self.allow(math.inf)
-        for seed, earned, steps, over in reversed(self.recent):
+        for played in reversed(self.recent):
+            seed, earned, steps, over, *_ = played
             with drawing():
-                again, made, ends = self._run(seed, steps)
-            same = math.isclose(again, earned, rel_tol=ROUNDING, abs_tol=scale)
-            if (made, ends) != (steps, over) or not same:
+                again, made, ends, *_ = self._run(seed, steps)
+            if not self._same(played, again, made, ends):
                 on = " and goes on" if over and not ends else " and ends there" if ends and not over else ""
                 raise InputError(
                     f"cannot resume: the episode with seed {seed} earned {earned:.9g} in {steps} steps, and now earns "
@@ -172,13 +231,16 @@ class WholeEpisodes:
                 break
 
     def state(self) -> Arrays:
-        """[n, 4] the latest episodes."""
-        return {"recent": np.array(self.recent, dtype=np.float64).reshape(-1, 4)}
+        """[n, 4] the latest episodes; what was outside the range; whether all were the same."""
+        recent = np.array([played[:4] for played in self.recent], dtype=np.float64).reshape(-1, 4)
+        return {"recent": recent, "outside": self.watch.state(), "marks": self.marks.state()}
 
     def restore(self, state: Arrays) -> None:
         """The latest episodes of the run that goes on."""
         self.recent.clear()
         self.recent.extend(Played(int(seed), float(r), int(n), bool(over)) for seed, r, n, over in state["recent"])
+        self.watch.restore(state["outside"])
+        self.marks.restore(state["marks"])
 
 
 class DrawnEpisodes(EpisodeSupply):
@@ -189,7 +251,7 @@ class DrawnEpisodes(EpisodeSupply):
     """
 
     def __init__(self, player: WholeEpisodes, rng: Seed) -> None:
-        self.player, self.rng, self.given_up = player, generator(rng), 0
+        self.player, self.rng, self.given_up, self.seconds, self.played = player, generator(rng), 0, 0.0, 0
         self.low, self.high = player.low, player.high
 
     def take(self, most: float) -> Outcomes:
@@ -206,8 +268,11 @@ class DrawnEpisodes(EpisodeSupply):
         before, self.given_up = self.rng.bit_generator.state, 0
         self.player.allow(most, self.stop)
         try:
+            begun = time.monotonic()
             with self.at_work():
-                return self.player.episode(int(self.rng.integers(LARGEST_SEED)))
+                found = self.player.episode(int(self.rng.integers(LARGEST_SEED)))
+            self.seconds, self.played = self.seconds + time.monotonic() - begun, self.played + 1
+            return found
         except GivenUp as given_up:
             self.given_up = given_up.steps
         except BaseException:
@@ -240,6 +305,23 @@ class DrawnEpisodes(EpisodeSupply):
     def repeat(self) -> None:
         """Run the latest episodes of a resumed run again."""
         self.player.repeat(self.at_work)
+
+    @property
+    def outside(self) -> tuple[str, ...]:
+        """Which return, or reward, was outside its range, in words."""
+        return self.player.outside
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """What independent episodes hardly ever do, in words."""
+        return self.player.doubts
+
+    def examine(self) -> None:
+        """Repeat one short episode, unless episodes take long; what it does is no part of the run."""
+        if not 0 < self.seconds <= SLOW * self.played:
+            return
+        with contextlib.suppress(Exception, KeyboardInterrupt):
+            self.player.examine()
 
     def state(self) -> Arrays:
         """The generator of seeds, and the latest episodes."""

@@ -32,6 +32,7 @@ from policytest.data.episodes import Episodes
 from policytest.data.randomness import Seed, generator, restored, stored
 from policytest.data.vector_walks import VectorWalk
 from policytest.data.walks import LARGEST_SEED
+from policytest.payoffs.declared_range import RangeWatch
 from policytest.payoffs.outcomes import NO_OUTCOMES, EpisodeSupply, Outcomes
 
 FIRST_BLOCK = 16  # episodes of each row before the first new seed
@@ -58,10 +59,16 @@ class VectoredEpisodes(EpisodeSupply):
         self.about, self.walk, self.rng = episodes, walk, generator(rng)
         self.low, self.high = episodes.bounds
         self.rewards = episodes.reward_limits
+        self.watch = RangeWatch(episodes)
         self.before = self.dropped = 0
         self.thread: int | None = None  # where it stepped the vector, which then was not begun again by another one
         self.earlier: list[float] = []  # the seed of an earlier block, and the return of its first episode
         self._new_block()
+
+    @property
+    def outside(self) -> tuple[str, ...]:
+        """Which return, or reward, was outside its range, in words."""
+        return self.watch.words
 
     # ------------------------------------------------------------ handing on
 
@@ -221,7 +228,7 @@ class VectoredEpisodes(EpisodeSupply):
             self._judge(counted, ended)
         columns = (column[counted].tolist() for column in (self.number, self.total, self.steps, whole))
         for number, total, steps, is_whole in zip(*columns, strict=True):
-            self.ready[number] = self._outcome(total, steps, is_whole)
+            self.ready[number] = self._outcome(number, total, steps, is_whole)
         self.number[over] = -1
         begun = self.walk.renew(ended, counted & ~ended)
         if np.count_nonzero(begun):
@@ -237,12 +244,13 @@ class VectoredEpisodes(EpisodeSupply):
             info = self.walk.last_info(row, bool(ended[row]))
             self.total[row] = self.about.outcome_of(rewards, info, self.seed)
 
-    def _outcome(self, total: float, steps: int, is_whole: bool) -> Ended:
+    def _outcome(self, number: int, total: float, steps: int, is_whole: bool) -> Ended:
         """An episode that is over; one whose rest was not seen has a return in the middle of what it may be."""
+        number += self.before + 1
         if is_whole:
-            total = self.about.checked_return(total, self.seed)
-            return Ended(steps, total, total, total)
-        low, high = self.about.unfinished(steps, total, self.seed)
+            staked = self.watch.whole(total, number, self.seed)
+            return Ended(steps, total if self.watch.first else staked, staked, staked)
+        low, high = self.watch.unfinished(steps, total, number, self.seed)
         return Ended(steps, 0.5 * (low + high), low, high)
 
     def _checked(self, rewards: FloatArray, only_reset: BoolArray | None) -> FloatArray:
@@ -254,6 +262,8 @@ class VectoredEpisodes(EpisodeSupply):
         for row in np.flatnonzero(~((rewards >= low) & (rewards <= high))):
             at = rewards[row], int(self.steps[row]), self.seed
             checked[row] = self.about.checked_reward(*at) if counted[row] else 0.0
+            if counted[row] and self.about.is_beyond(checked[row]):
+                self.watch.reward(checked[row], self.before + int(self.number[row]) + 1, self.seed)
         return checked
 
     # ------------------------------------------------------------ keeping
@@ -266,6 +276,7 @@ class VectoredEpisodes(EpisodeSupply):
             "block": np.array([self.walk.n, self.seed, self.before, self.dropped, under_way], dtype=np.int64),
             "block_returns": np.array(self.handed, dtype=np.float64),
             "earlier": np.array(self.earlier, dtype=np.float64),
+            "outside": self.watch.state(),
         }
 
     def restore(self, state: Arrays) -> None:
@@ -278,6 +289,7 @@ class VectoredEpisodes(EpisodeSupply):
             )
         if min(seed, before, dropped, under_way) < 0:
             raise ValueError("the block is not one")
+        self.watch.restore(state["outside"])
         self.rng, self.seed, self.before, self.dropped = restored(state["rng"]), seed, before, dropped
         self.handed = [float(total) for total in state["block_returns"]]
         self.earlier = [float(part) for part in state["earlier"]]

@@ -131,7 +131,9 @@ def returns(result: Verdict | Estimate, ax: Axes | None = None) -> Axes:
         ends, middle, name, kind = result.interval, result.estimate, "estimate", f"each end {sure(result.delta)}"
     else:
         ends, middle, name, kind = (result.lower, result.upper), result.value, "middle", sure(result.delta)
-    ax.axvspan(*ends, color=BLUE, alpha=0.18, linewidth=0, label=f"interval for the mean ({kind})")
+    limits = zip(ends, (found.edges[0], found.edges[-1]), strict=True)
+    low, high = (end if np.isfinite(end) else float(edge) for end, edge in limits)
+    ax.axvspan(low, high, color=BLUE, alpha=0.18, linewidth=0, label=f"interval for the mean ({kind})")
     ax.axvline(middle, color=INK, linewidth=1.5, label=f"{name} {number(middle)}")
     if (bar := getattr(result, "threshold", None)) is not None:
         style.threshold_line(ax, bar, result.about)

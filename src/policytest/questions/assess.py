@@ -21,7 +21,7 @@ from policytest.methods.log_betting import LogBetting
 from policytest.methods.ptst import PTST
 from policytest.methods.run import Method, Run
 from policytest.questions.cells import diagnosed
-from policytest.questions.driver import Question, checked_method, drive
+from policytest.questions.driver import Question, checked_method, drive, warn_of_doubts
 from policytest.questions.one_look import one_look, one_look_at_episodes
 from policytest.questions.recorded import checked_data, recorded
 from policytest.results.ladder import Alongside
@@ -90,7 +90,7 @@ def checked_log(log: LoggedEpisodes, data: object, method: object) -> EpisodeLog
             f"method is {method!r}; recorded episodes are assessed by bets on them: leave it out, or pass LargeSample()"
         )
     if method is None and has_no_end(log.bounds):
-        warnings.warn(LARGE_SAMPLE, AssumptionWarning, stacklevel=5)
+        warnings.warn(LARGE_SAMPLE.format("returns have"), AssumptionWarning, stacklevel=5)
         return LargeSample()
     return method or EpisodeLogBetting()
 
@@ -114,7 +114,8 @@ def _assess_episodes(
     for _ in drive(run, question.level, len(log)):
         pass
     verdict = question.verdict(run, run.counts(), run.used(), UNSETTLED)
-    warn_of_weights(verdict.counts.flaws)
+    warn_of_weights(verdict.counts.contradictions)
+    warn_of_doubts(verdict.counts)
     if verdict.approximate:
         return verdict
     found = one_look_at_episodes(log, delta)

@@ -224,8 +224,13 @@ class Question:
             reason="" if run.answer else _reason(run, reason),
             about=self.about,
             indifference=run.indifference,
-            approximate=run.approximate,
         )
+
+
+def warn_of_doubts(counts: Counts | Returns) -> None:
+    """Warn of what independent episodes hardly ever do."""
+    for words in counts.doubts if isinstance(counts, Returns) else ():
+        warnings.warn(words, AssumptionWarning, stacklevel=4)
 
 
 def nothing_seen(table: Task | None) -> Counts | Returns:
@@ -267,8 +272,11 @@ def carry_out(question: Question, run: Run, mark: str, orders: Orders, pause: Pa
     reason = until_interrupted(
         run.source, checks, look, lambda: run.answer is not None, ends, orders.seconds, saver.at_the_end
     )
+    if not reason:
+        run.examine()
     reason = saver.problem or reason or "the sample limit is reached"
     verdict = question.verdict(run, run.counts(), run.samples_used, reason, _snapshot(run, mark))
+    warn_of_doubts(verdict.counts)
     return with_seed(verdict, orders.rng, orders.resume)
 
 
@@ -362,7 +370,8 @@ def _default(task: object, bounds: Range | None) -> Method:
     """The default method; what large samples do not promise is told, and what would be certified."""
     found = default_method(task) if bounds is None or not isinstance(task, Episodes) else of_episodes(task, bounds)
     if traits_of(found).approximate:
-        warnings.warn(LARGE_SAMPLE, AssumptionWarning, stacklevel=5)
+        of = "returns have" if bounds is None else "the difference of returns has"
+        warnings.warn(LARGE_SAMPLE.format(of), AssumptionWarning, stacklevel=5)
     return found
 
 

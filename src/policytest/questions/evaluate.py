@@ -140,6 +140,7 @@ def _of_episodes(
     inside = inner_point(log.bounds)
     flaws = flaws_of(log)
     warn_of_weights(flaws)
+    flaws += log.outside
     run = betting.replay(log, inside, for_interval=True)
     if budget is None:
         return _not_refuted(run, level, flaws)
@@ -364,7 +365,7 @@ class Precision(NamedTuple):
             lower=found.lower,
             upper=found.upper,
             samples=samples,
-            certified=found.certified,
+            certified=found.certified and not counts.flaws,
             epsilon=self.epsilon,
             delta=self.delta,
             reached=is_spent if self.epsilon is None else 0.0 <= found.width <= 2 * self.epsilon,
@@ -422,7 +423,8 @@ class Narrowing:
                 progress(run.samples_used, self.best.lower, self.best.upper)
 
         ends = UnnamedEnds(run.task, run.tally)
-        driver.until_interrupted(run.source, self.steps(limit), tell, self.is_short, ends, seconds)
+        if not driver.until_interrupted(run.source, self.steps(limit), tell, self.is_short, ends, seconds):
+            run.examine()
         if not self.is_short():
             self.best = self.narrowed(is_last=True)
         return self.best
@@ -433,6 +435,7 @@ class Narrowing:
         """What was found at the end."""
         found, run = self.until(*limits, progress), self.run
         about = run.samples_used, run.counts(), run.method.describe(), run.exhausted, run.estimate
+        driver.warn_of_doubts(about[1])
         return self.asked.estimate(task, found, *about)
 
 

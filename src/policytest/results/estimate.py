@@ -140,9 +140,8 @@ class Estimate(Shown):
             *(large_sample.rows(self.counts) if self.approximate else ()),
             Row("certified", sentences.YES_NO[self.certified], proof, "certified", self.certified),
         )
-        return Table(
-            sentences.estimate_title(self), rows, (f"{sentences.capital(self.reason)}.",) if self.reason else ()
-        )
+        notes = [*((self.reason,) if self.reason else ()), *(f"beware: {words}" for words in self.counts.doubts)]
+        return Table(sentences.estimate_title(self), rows, tuple(f"{sentences.capital(words)}." for words in notes))
 
     def _wanted(self) -> list[Row]:
         """The precision that was asked for, if one was."""
@@ -162,6 +161,7 @@ class Estimate(Shown):
             "reason": self.reason,
             **large_sample.data(self.approximate, self.counts),
             "flaws": list(self.flaws),
+            "doubts": list(self.counts.doubts),
             "refutes_model": self.refutes_model,
         }
         seen = {"visits": self.counts.visits, **sentences.histogram_data(self.counts)}

@@ -28,6 +28,7 @@ class Visits:
     tails: Tails | None = None
     flaws: tuple[str, ...] = ()
     refutes_model: bool = False
+    doubts: tuple[str, ...] = ()
     changes: tuple[Change, ...] = ()
 
 

@@ -12,6 +12,7 @@ from policytest._base.text import nats, number, plural, probability
 from policytest.data.counts import CELLS, UNTESTED
 from policytest.data.episodes import INDEPENDENT, MEAN_RETURN, POLICIES, Episodes
 from policytest.data.logged_episodes import LoggedEpisodes
+from policytest.data.ranges import DECLARED
 from policytest.mdp.task import Names, Task, given
 from policytest.results import large_sample
 from policytest.results.saved import Seen
@@ -38,7 +39,7 @@ MARKOV = (
     "Rewards, policy, initial distribution and discount are the ones given; so is the support, where one was declared.",
 )
 DRAWS = "Draws are independent given their state and action, and no sample was chosen by looking ahead."
-RETURNS = "{} lie in the declared range{}; every one was checked."
+CHECKED = "Everything was compared with the range that was declared for it."
 PROCEDURE = "It is a statement about the procedure, over repetitions"
 REFUTED = "the data refute the Markov model"
 CONTRADICTED = "the data contradict every value, so that an assumption of the test fails"
@@ -131,6 +132,12 @@ def why_uncertified(result: Verdict | Estimate | Selection) -> str:
     return large_sample.WHY if is_approximate(result) else f"the answer {SEARCHED}"
 
 
+def uncertified_label(result: Verdict | Estimate | Selection) -> str:
+    """What a result is that is not certified."""
+    is_sample = is_approximate(result) and not result.flaws
+    return large_sample.LABEL if is_sample else NO_RELIABLE_ANSWER.lower()
+
+
 def is_approximate(result: Verdict | Estimate | Selection) -> bool:
     """Whether a result is a large-sample one."""
     return bool(getattr(result, "approximate", False))
@@ -154,10 +161,7 @@ def assumptions_of(task: Subject, known: Sequence[str] | None = None, approximat
 def markov(task: Subject) -> tuple[str, ...]:
     """What is assumed of the process, and what is given."""
     if is_about_episodes(task):
-        if task.bounds is not None and all(map(math.isinf, task.bounds)):
-            return ()
-        ends = "" if task.bounds is None else f", {between(*task.bounds)}"
-        return (RETURNS.format(f"{capital(counted(task))}s", ends),)
+        return (CHECKED,) if any(words.endswith(DECLARED) for words in task.assumptions) else ()
     if not isinstance(task, Task) or task.is_discounted_table:
         return MARKOV
     law, given = MARKOV
@@ -341,7 +345,9 @@ def warnings(v: Verdict) -> list[str]:
         use = "all of the data" if v.counts.selected else "rewards that are known, not estimated"
         if not (v.counts.selected or v.counts.other_rewards):
             use = "propensities as they were when actions were drawn"
-            if CELLS[UNTESTED] in v.flaws:
+            if not v.refutes_model and is_about_episodes(v.task):
+                use = "a range that holds, declared before the next run"
+            elif CELLS[UNTESTED] in v.flaws:
                 use = "rows in their order, and the diagnosis"
             elif not isinstance(v.task, LoggedEpisodes):
                 use = "the answer that rests on episodes alone, or states that tell more"
@@ -353,6 +359,7 @@ def warnings(v: Verdict) -> list[str]:
         found += [words for words in (label, tails and f"{capital(tails)}.") if words]
     elif v.answer and not v.certified:
         found.append("Not certified. A method that proves its answer, TDBetting() or PTST(), gives one that is.")
+    found += [f"{capital(words)}." for words in v.doubts]
     if v.unseen and v.samples:
         found.append(
             f"{plural(v.unseen, 'pair')} of state and action that the policy takes "

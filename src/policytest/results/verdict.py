@@ -96,8 +96,6 @@ class Verdict(Shown):
         "value" of the policy, or "difference" of the values of policies A and B.
     indifference
         The half-width of the indifference zone; 0 without one.
-    approximate
-        Whether it is a large-sample answer (`LargeSample`): not certified, and right as the number of episodes grows.
     """
 
     schema = 2
@@ -118,7 +116,6 @@ class Verdict(Shown):
     reason: str = ""
     about: str = "value"
     indifference: float = 0.0
-    approximate: bool = False
 
     def __post_init__(self) -> None:
         """The estimate lies in the interval, and in that of one look; an empty interval certifies nothing."""
@@ -137,6 +134,11 @@ class Verdict(Shown):
     def evidence(self) -> tuple[float, float]:
         """(against V <= R, against V >= R) in nats; one of them must reach ``required``."""
         return self.proof.evidence
+
+    @property
+    def approximate(self) -> bool:
+        """Whether it is a large-sample answer (`LargeSample`): not certified, right as the number of episodes grows."""
+        return self.proof.approximate
 
     @property
     def witness(self) -> Kernel | None:
@@ -304,6 +306,12 @@ class Verdict(Shown):
         return (*self.counts.flaws, *((sentences.REFUTED,) if self._ladder_refutes else ()), *empty)
 
     @property
+    def doubts(self) -> tuple[str, ...]:
+        """What speaks against episodes that are independent and alike, in words; what is certified stays so."""
+        found: tuple[str, ...] = self.counts.doubts
+        return found
+
+    @property
     def refutes_model(self) -> bool:
         """Whether the data refute what the answer assumes; then no option accepts it."""
         return self.counts.refutes_model or self._ladder_refutes or is_empty(self.interval)
@@ -349,7 +357,8 @@ class Verdict(Shown):
         return Table(sentences.title(self), rows, tuple(self._notes()))
 
     def _notes(self) -> list[str]:
-        notes = [words] if (words := sentences.forecast(self)) else []
+        notes = [f"Beware: {words}." for words in self.doubts]
+        notes += [words] if (words := sentences.forecast(self)) else []
         if self.ladder is not None:
             notes += self.ladder.summary.text().splitlines()
         if self.changes and self.answer != "within":
@@ -375,6 +384,7 @@ class Verdict(Shown):
             "about": self.about,
             "indifference": self.indifference,
             "flaws": list(self.flaws),
+            "doubts": list(self.doubts),
             "refutes_model": self.refutes_model,
             "selected": self.counts.selected,
             "other_rewards": self.counts.other_rewards,

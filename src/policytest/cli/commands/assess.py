@@ -180,7 +180,7 @@ def assess(
             raise InputError(NO_LOG)
         check_files(files_of(question, log=files), {"--html": output.html})
         with quiet_stdout(output.json):
-            verdict, told = assess_episodes(names, threshold, delta, rows.column, question, episodes)
+            verdict, told = assess_episodes(names, threshold, delta, rows.column, question, episodes, method)
         show(verdict, output, TITLE, told)
         return ended(verdict, output.accept_uncertified, f"undecided: {verdict.reason}")
     if not episodes.ladder:
@@ -232,7 +232,12 @@ def _read(data: list[str], model: Model, rows: o.Data, add_to: Path | None, quie
 
 def _only_of_tables(method: str | None, rows: o.Data, kept: Counts, ladder: bool) -> None:
     """Refuse options that have no meaning for episodes alone."""
-    given = {"--method": method, **as_typed(rows), **as_typed(kept), "--ladder": ladder}
+    given = {
+        f"--method {method}": method not in (None, "large-sample"),
+        **as_typed(rows),
+        **as_typed(kept),
+        "--ladder": ladder,
+    }
     for name, value in given.items():
         if value and name != "--column":
             raise InputError(f"{name} is for a Markov table; leave it out, or use --assume markov")

@@ -43,7 +43,9 @@ def compare(
     settings: o.Method,
     data: o.Data,
     sampling: o.Sampling,
-    episodes: Annotated[o.Episodes, o.Only("assume", "agent", "reward_range", "return_range", "outcome", "stochastic")],
+    episodes: Annotated[
+        o.Episodes, o.Only("assume", "agent", "reward_range", "return_range", "on_range", "outcome", "stochastic")
+    ],
     output: o.Output,
 ) -> int:
     """Is the first policy better than the second? Sample until it is known, or look at a log.
@@ -64,12 +66,12 @@ def compare(
 
         if indifference and method == "ptst":
             raise InputError("--indifference belongs to --method betting, which is the default")
-        of_tables = {**as_typed(data), **as_typed(settings), f"--method {method}": method}
+        of_tables = {**as_typed(data), **as_typed(settings), f"--method {method}": method not in (None, *o.OF_EPISODES)}
         first, problem = inputs.find_task(model, episodes, question, of_tables)
         rival: Task | Episodes | str = other
         if problem is None:
             rival = _other_agent(model, other, episodes, question)
-            chosen, source = None, None
+            chosen, source = inputs.find_method(method), None
         else:
             read_as = problem
             if logged:

@@ -35,6 +35,7 @@ def decide(
 
     With --assume episodes: is the mean return of the agent, which --agent names, above the threshold? Nothing is
     assumed of the environment (gym:CartPole-v1, or python:package.module:name) but that its episodes are independent.
+    Without a range of rewards or returns the answer is a large-sample one, which is not certified.
 
     Exit codes: 0 above, 1 below, 2 usage or input error, 3 undecided, not certified or interrupted, 4 internal error, 5
     within.
@@ -42,9 +43,9 @@ def decide(
     check_files(files_of(question, model), {"--checkpoint": sampling.checkpoint, "--html": output.html})
     with quiet_stdout(output.json):
         trace = course(output.html)
-        of_tables = {**as_typed(data), **as_typed(settings), f"--method {method}": method not in (None, "returns")}
+        of_tables = {**as_typed(data), **as_typed(settings), f"--method {method}": method not in (None, *o.OF_EPISODES)}
         task, problem = find_task(model, episodes, question, of_tables)
-        sim, chosen = None, find_method("returns")
+        sim, chosen = None, None if problem is not None else find_method(method)
         if problem is not None:
             sim = find_simulator(data.simulator, problem, model)
             chosen = find_method(method, settings, problem.kernel)

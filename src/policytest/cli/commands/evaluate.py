@@ -46,7 +46,7 @@ def evaluate(
         from policytest.questions.logged_policy import logged_task
 
         trace = course(output.html)
-        of_tables = {**as_typed(data), f"--method {method}": method not in (None, "returns")}
+        of_tables = {**as_typed(data), f"--method {method}": method not in (None, *o.OF_EPISODES)}
         task, problem = inputs.find_task(model, episodes, question, of_tables)
         sim, rule = None, inputs.find_method(method)
         with progress(sys.stderr, output.quiet) as shown:

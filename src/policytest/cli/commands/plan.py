@@ -42,7 +42,7 @@ def plan(
         under=o.DATA,
     ),
     data: Annotated[o.Data, o.Only("column")],
-    episodes: Annotated[o.Episodes, o.Only("assume", "agent", "reward_range", "return_range", "outcome")],
+    episodes: Annotated[o.Episodes, o.Only("assume", "agent", "reward_range", "return_range", "on_range", "outcome")],
     pilot_episodes: int | None = option("With --assume episodes: how many to plan with.", "N", under=o.EPISODES),
     seed: int = option(o.SEED, default=0),
     output: o.Shown,

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from policytest._base import arrays, errors
 from policytest._base.errors import InputError
 from policytest.data.episodes import Episodes
-from policytest.data.ranges import Range, ends_of
+from policytest.data.ranges import REFUSE, Range, ends_of
 from policytest.data.walks import NO_AGENT, made
 from policytest.sources.environments.gymnasium import OWN_OPTIONS, PREFIX, parsed_address
 from policytest.sources.imported import imported, instance_of
@@ -36,6 +36,7 @@ class AskedEpisodes(NamedTuple):
     batched: bool = False
     stochastic: bool = False
     outcome: str | None = None
+    on_range: str | None = None
 
 
 def episodes_at(address: str, asked: AskedEpisodes, dashes: str = "") -> Episodes:
@@ -69,6 +70,7 @@ def episodes_at(address: str, asked: AskedEpisodes, dashes: str = "") -> Episode
             batched=asked.batched,
             deterministic=not arrays.flag("stochastic", asked.stochastic),
             outcome=outcome,
+            on_range=REFUSE if asked.on_range is None else str(asked.on_range),
         )
     except InputError as error:
         raise InputError(f"{address}: {_spelled(str(error), dashes)}") from None

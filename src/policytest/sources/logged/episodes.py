@@ -21,14 +21,16 @@ from policytest._base import arrays
 from policytest._base.arrays import BoolArray, FloatArray, IntArray
 from policytest._base.errors import InputError, Needed
 from policytest._base.text import plural
+from policytest.data.episodes import WIDEN
 from policytest.data.logged_episodes import (
     COLUMNS,
+    LONGER,
     NOT_ITS_OWN,
     WEIGH_OR_NOT,
     LoggedEpisodes,
     against_smallest,
 )
-from policytest.data.ranges import Range, ends_of, outside
+from policytest.data.ranges import REFUSE, Range, ends_of, outside
 from policytest.mdp.observed import Observed
 from policytest.mdp.task import Task
 from policytest.sources.environments.bins import Bins
@@ -53,6 +55,8 @@ def logged_episodes(
     reward_range: Range | None = None,
     return_range: Range | None = None,
     smallest_propensity: float | None = None,
+    on_range: str = REFUSE,
+    cut: bool = False,
     bins: Bins | None = None,
 ) -> LoggedEpisodes:
     """The episodes of a table, wherever it lies.
@@ -70,7 +74,7 @@ def logged_episodes(
         propensities and no target, the target: its policy at the columns s and a. Without propensities, rows with
         actions that its policy never takes are refused: they are of another policy. Rows that only say that an episode
         has ended (a terminal state without an action, or without a reward) are left out: they are no steps.
-    discount, horizon, reward_range, return_range, smallest_propensity
+    discount, horizon, reward_range, return_range, smallest_propensity, on_range, cut
         As in `LoggedEpisodes`.
     bins
         Of a task file (``load_model(...).bins``): the states are cells of these columns of numbers.
@@ -88,7 +92,8 @@ def logged_episodes(
     if smallest_propensity is not None:
         smallest_propensity = arrays.real_number("smallest_propensity", smallest_propensity)
     ends = ends_of("reward_range", reward_range)
-    about = Stated(1.0 if discount is None else discount, horizon, ends, return_range, smallest_propensity)
+    bound, gamma = smallest_propensity, 1.0 if discount is None else discount
+    about = Stated(gamma, horizon, ends, return_range, bound, on_range, cut)
     mapping = check_episode_mapping(columns, task is not None, () if bins is None else bins.names)
     with frames.with_bins_named(task, bins), frames.readable():
         opened = frames.opened(data, mapping, (*EPISODE_ROLES, "s", "a"), in_order=True)
@@ -100,7 +105,7 @@ def logged_episodes(
         frame = with_exits(frame, task)
         if "propensity" not in frame.roles and task is not None and {"s", "a"} <= set(frame.roles):
             _check_own(frame, task)
-        if "propensity" not in frame.roles and "episode" in frame.roles and about.discount == 1.0:
+        if "propensity" not in frame.roles and "episode" in frame.roles and about.discount == 1.0 and not about.cut:
             if "target" in frame.roles:
                 raise InputError('data has a column target and no propensity; name it with columns={"propensity": ...}')
             found = _added_up(frame, about)
@@ -117,6 +122,8 @@ class Stated(NamedTuple):
     reward_range: Range | None
     return_range: Range | None
     smallest_propensity: float | None
+    on_range: str = REFUSE
+    cut: bool = False
 
 
 def _rewards_of(task: Task) -> Range:
@@ -199,7 +206,7 @@ def _row_by_row(frame: Frame, task: Task | None, about: Stated) -> LoggedEpisode
             where = "" if codes is None else f", episode {short(ids[codes[at]])}"
             shown = _written(frame, role) if np.isnan(columns[role][at]) else f"{columns[role][at]:.9g}"
             raise InputError(f"row {number[at]:,}{where}: the {role} is {shown}; {rule}")
-    if codes is not None:
+    if codes is not None and not about.cut:
         _check_lengths(np.bincount(codes), about.horizon, ids)
     if "order" in pieces:
         order = _sorted(frame, pieces["order"], codes, ids, number)
@@ -216,8 +223,8 @@ def _rules(columns: dict[str, FloatArray], about: Stated) -> Iterator[tuple[Bool
     if (bound := about.smallest_propensity) is not None and {"propensity", "target"} <= columns.keys():
         for wrong, rule in against_smallest(columns["propensity"], columns["target"], bound):
             yield wrong, "propensity", rule
-    if (ends := about.reward_range) is not None:
-        rule = f"it is outside reward_range ({ends[0]:g}, {ends[1]:g}); widen the range"
+    if (ends := about.reward_range) is not None and about.on_range == REFUSE:
+        rule = f"it is outside reward_range ({ends[0]:g}, {ends[1]:g}); {WIDEN}"
         yield outside(columns["reward"], ends), "reward", rule
 
 
@@ -291,8 +298,7 @@ def _check_own(frame: Frame, task: Task) -> None:
 def _check_lengths(rows: IntArray, horizon: int | None, ids: Sequence[object]) -> None:
     if horizon is not None and (at := arrays.first(rows > horizon)) is not None:
         raise InputError(
-            f"episode {short(ids[at])} has {plural(int(rows[at]), 'row')}, and the horizon is {horizon:,}; fix the "
-            "episode ids, or pass a longer horizon"
+            f"episode {short(ids[at])} has {plural(int(rows[at]), 'row')}, and the horizon is {horizon:,}; {LONGER}"
         )
 
 
