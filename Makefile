@@ -78,6 +78,7 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/environments.py
 	$(BIN)/python benchmarks/vectors.py
 	$(BIN)/python benchmarks/any_environment.py
+	$(BIN)/python benchmarks/unknown_ranges.py
 	$(BIN)/python benchmarks/logs.py
 	$(BIN)/python benchmarks/settled_logs.py
 	$(BIN)/python benchmarks/scale.py

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 import functools
+import gc
 import html.parser
 import http.server
 import importlib
+import importlib.util
 import inspect
 import json
 import os
@@ -254,6 +256,24 @@ def test_python_on_the_pages_runs(name, tmp_path, monkeypatch, capsys):
         exec(compile(code, name, "exec"), names)  # the project's own text
 
 
+@pytest.mark.filterwarnings("ignore:.*is set to None:UserWarning")  # Minari asks for an author, an address and more
+@pytest.mark.filterwarnings("ignore:Implicitly cleaning up:ResourceWarning")  # what it leaves to the collector
+def test_a_dataset_is_recorded_and_read_as_the_page_says(tmp_path, monkeypatch, capsys):
+    """With what the extra `minari` installs, and nothing else."""
+    for package in ("minari", "h5py", "jax"):
+        pytest.importorskip(package)
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
+    names = {}
+    code = next(code for code in blocks(TEXTS["datasets.md"], "python") if "DataCollector" in code)
+    exec(compile(code, "datasets.md", "exec"), names)  # the project's own text
+    assert (names["data"].ended, len(names["data"].transitions())) == (200, names["data"].counts.total)
+    assert "200" in capsys.readouterr().out
+    (said,) = re.findall(r'threshold=0\.1\)  # "(\w+)"', code)
+    pt.assess(names["lake"].task, names["data"].transitions(), threshold=0.1).require(said)
+    names.clear()
+    gc.collect()
+
+
 @each("name", sorted(set(TEXTS) - {"README.md"}))
 def test_code_on_the_pages_fits_on_the_page(name):
     wide = [line for body in blocks(TEXTS[name], "python", "toml", "json") for line in body.splitlines() if line[100:]]
@@ -369,6 +389,43 @@ def test_the_tutorial_happens_as_it_says(tmp_path, monkeypatch, capsys):
         promised = re.findall(r"^print\(.*\)  # (?:.*: )?(.+)$", code, re.MULTILINE)
         assert promised
         assert [line for line in printed if line in promised] == promised
+
+
+def missing_packages(code):
+    """What a block imports that is not installed here, such as Stable-Baselines3."""
+    nodes = [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Import | ast.ImportFrom)]
+    names = {
+        name
+        for node in nodes
+        for name in ([one.name for one in node.names] if isinstance(node, ast.Import) else [node.module])
+    }
+    return sorted(name for name in names if importlib.util.find_spec(name.split(".")[0]) is None)
+
+
+def test_the_page_about_agents_happens_as_it_says(tmp_path, monkeypatch, capsys):
+    """Every block of Python is run, one after the other, and what is shown below it is what it prints.
+
+    Blocks that need packages which are not installed here are left out; `make test-sb3` runs them, too.
+    """
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("policytest.questions.plan.plan.EPISODE_RUNS", 20)  # quickly
+    names, printed, compared = {}, "", []
+    for _, language, body in FENCE.findall(TEXTS["agents.md"]):
+        if language == "python" and not missing_packages(body):
+            capsys.readouterr()
+            exec(compile(body, "agents.md", "exec"), names)  # the project's own text
+            printed = capsys.readouterr().out
+            for said, answer in re.findall(r'^(.+\.answer)  # "(\w+)"', body, re.MULTILINE):
+                assert eval(said, names) == answer, said
+                compared.append(said)
+            for name in re.findall(r"^def (test_\w+)", body, re.MULTILINE):
+                names[name]()
+                compared.append(name)
+        elif language == "text":
+            assert agrees(body, printed), printed
+            compared.append(body)
+    assert len(compared) >= 5
+    assert missing_packages("import numpy.linalg\nfrom nowhere.to_be import found") == ["nowhere.to_be"]
 
 
 def test_the_readmes_five_commands_answer_about_a_csv(tmp_path, monkeypatch, capsys):

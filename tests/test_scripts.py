@@ -14,6 +14,7 @@ import runpy
 import shlex
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -109,6 +110,27 @@ def test_the_readmes_example_prints_what_it_says(run, tmp_path):
     shown = run(tmp_path / "readme.py").strip().splitlines()
     lines = [line for line in code.splitlines() if line.startswith("print(") and "# " in line]
     assert shown == [line.split("# ", 1)[1].strip() for line in lines]
+
+
+def test_the_readmes_agent_is_tested_as_it_says(run, tmp_path, monkeypatch):
+    """With a stand-in for Stable-Baselines3, whose `PPO.load` returns an object with `predict`."""
+    code = (ROOT / "README.md").read_text(encoding="utf-8").split("```python\n")[2].split("```")[0]
+    loaded = []
+
+    class PPO:
+        @classmethod
+        def load(cls, path):
+            loaded.append(path)
+            return cls()
+
+        def predict(self, observation, state=None, episode_start=None, deterministic=False):
+            return np.int64(observation[2] + 0.3 * observation[3] > 0), state
+
+    monkeypatch.setitem(sys.modules, "stable_baselines3", SimpleNamespace(PPO=PPO))
+    (tmp_path / "readme.py").write_text(code, encoding="utf-8")
+    shown = run(tmp_path / "readme.py").strip().splitlines()
+    assert loaded == ["cartpole.zip"]
+    assert shown == [line.split("# ", 1)[1].strip() for line in code.splitlines() if line.startswith("print(")]
 
 
 def test_every_example_is_listed_on_its_page_and_here():
@@ -227,6 +249,20 @@ def test_parallel(small):
     assert all(row["calls"] < 0.8 * row["samples parallel"] for row in numbers["tables"].values())
     assert all(row["calls"] < 0.8 * row["parallel"] for row in numbers["samples"].values())
     assert numbers["errors"]["32"]["control"] > 0.5 > numbers["errors"]["32"]["errors"]
+
+
+def test_unknown_ranges(small):
+    _, numbers = small("unknown_ranges")
+    assert {"Pendulum-v1", "trades"} <= {row["environment"] for row in numbers["sides"]}
+    asked = [row[side] for row in numbers["sides"] for side in ("above", "below") if side in row]
+    assert sum(one["right"] for one in asked) > len(asked)  # of two each
+    assert sum(one["wrong"] for one in asked) <= 1
+    ways = {row["way"].partition(",")[0]: row["above" if "above" in row else "below"] for row in numbers["sides"]}
+    assert {way: one["certified"] for way, one in ways.items() if way in ("large samples", "clipped")} == {
+        "large samples": False,
+        "clipped": True,
+    }
+    assert sum(row["way"].startswith("t interval") for row in numbers["truth"]) >= 2
 
 
 def test_budget_calibration(small):

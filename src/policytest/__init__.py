@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from policytest import study as study
     from policytest._base.errors import AssumptionWarning as AssumptionWarning
     from policytest._base.errors import InputError as InputError
+    from policytest._base.errors import NotGoodEnough as NotGoodEnough
+    from policytest._base.errors import Undecided as Undecided
     from policytest.data.counts import Counts as Counts
     from policytest.data.episodes import Episodes as Episodes
     from policytest.data.logged_episodes import LoggedEpisodes as LoggedEpisodes
@@ -103,6 +105,7 @@ _HOME = {
     "MonteCarlo": "methods.baselines.monte_carlo",
     "Needed": "results.needed",
     "NestedPGD": "worst_case.nested_pgd",
+    "NotGoodEnough": "_base.errors",
     "Observed": "mdp.observed",
     "Optimal": "kl.sampling",
     "PTST": "methods.ptst",
@@ -120,6 +123,7 @@ _HOME = {
     "TabularSimulator": "data.simulators",
     "Task": "mdp.task",
     "Transitions": "data.transitions",
+    "Undecided": "_base.errors",
     "Verdict": "results.verdict",
     "assess": "sources.logged.api",
     "at_least": "data.outcome",

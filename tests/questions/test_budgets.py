@@ -80,6 +80,14 @@ def test_a_run_that_fails_at_its_first_episode_goes_on_from_its_checkpoint(tmp_p
     assert (again.answer, again.samples, again.evidence) == (whole.answer, whole.samples, whole.evidence)
 
 
+def test_a_run_that_is_stopped_before_its_first_episode_goes_on():
+    agent = success(0.6)
+    none = pt.decide(agent, threshold=0.5, budget=120, rng=5, max_seconds=1e-9)
+    assert (none.answer, none.counts.episodes) == (None, 0)
+    again, whole = (pt.decide(agent, threshold=0.5, budget=120, rng=5, resume=kept) for kept in (none, None))
+    assert (again.answer, again.evidence) == (whole.answer, whole.evidence)
+
+
 def test_a_larger_budget_goes_on_with_the_capital_that_is_left():
     agent = success(0.6)
     first = pt.decide(agent, threshold=0.5, budget=30, rng=3)

@@ -148,6 +148,15 @@ def test_a_run_that_fails_at_its_first_draw_goes_on_from_its_checkpoint(parallel
     assert (again.answer, again.samples, again.evidence) == (whole.answer, whole.samples, whole.evidence)
 
 
+def test_a_run_that_is_stopped_before_its_first_draw_goes_on():
+    task, kernel = walk_to_goal(0.55)
+    sim, limits = pt.TabularSimulator(kernel), {"budget": 1500, "rng": 5}
+    none = pt.decide(task, sim, 0.5, **limits, max_seconds=1e-9)
+    assert (none.answer, none.samples) == (None, 0)
+    again, whole = (pt.decide(task, sim, 0.5, **limits, resume=kept) for kept in (none, None))
+    assert (again.answer, again.samples) == (whole.answer, whole.samples)
+
+
 def test_a_larger_budget_goes_on_with_the_capital_that_is_left():
     task, kernel = walk_to_goal(0.55)
     sim = pt.TabularSimulator(kernel)

@@ -36,6 +36,22 @@ def not_an_instance(name: str, given: object, example: str) -> InputError:
     return InputError(f"{name} must be an instance, for example {example}; got {got}")
 
 
+class NotGoodEnough(Exception):  # noqa: N818 - what happened, in words of the field
+    """`Verdict.require` did not get the answer it asks for: the message is the verdict in short, ``verdict`` all of it.
+
+    >>> str(NotGoodEnough("below 475"))
+    'below 475'
+    """
+
+    def __init__(self, message: str = "", verdict: Any = None) -> None:  # a `Verdict`
+        super().__init__(message)
+        self.verdict = verdict
+
+
+class Undecided(NotGoodEnough):
+    """There is no answer: the data, the time or the budget did not suffice."""
+
+
 class PrecisionError(InputError, ArithmeticError):
     """A task whose values cannot be computed in double precision."""
 

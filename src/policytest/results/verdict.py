@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -28,6 +28,7 @@ from policytest.results.forecast import Forecast
 from policytest.results.ladder import Alongside, AssumptionLadder
 from policytest.results.needed import CHANCE, MAX_SAMPLES, Needed
 from policytest.results.provenance import Provenance
+from policytest.results.required import check_answer
 from policytest.results.saved import Visits
 from policytest.worst_case.certificate import Certificate
 
@@ -227,6 +228,20 @@ class Verdict(Shown):
         evidence = self.evidence if self.answer is not None or self.proved is None else self.proved
         strength = max(evidence) if self.refuted is None else min(self.refuted)
         return min(1.0, math.exp(-max(strength, 0.0)))
+
+    def require(self, answer: str | Iterable[str], accept_uncertified: bool = False) -> Verdict:
+        """This verdict, if ``answer`` (or one of several) is what it says and it is certified; else `NotGoodEnough`.
+
+        For tests and release gates. Without an answer the error is `Undecided`, which is a `NotGoodEnough`. An answer
+        that is not certified passes only with ``accept_uncertified``, and never if the data refute what it assumes.
+
+        >>> import policytest as pt
+        >>> coin = pt.Episodes(lambda rng: rng.random() < 0.7, return_range=(0, 1))
+        >>> pt.decide(coin, threshold=0.5).require("above").samples < 200
+        True
+        """
+        check_answer(self, answer, accept_uncertified)
+        return self
 
     def still_needed(self, chance: float = CHANCE, rng: Seed = 0, max_samples: int = MAX_SAMPLES) -> Needed:
         """How many more samples would settle it with probability ``chance``, and from which pairs.
