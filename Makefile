@@ -89,6 +89,7 @@ calibrate: $(STAMP)
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m calibration
 	$(BIN)/python benchmarks/calibration.py
 	$(BIN)/python benchmarks/episode_calibration.py
+	$(BIN)/python benchmarks/one_end.py
 	$(BIN)/python benchmarks/budget_calibration.py
 	$(BIN)/python benchmarks/interval_coverage.py
 	$(BIN)/python benchmarks/propensities.py

@@ -450,10 +450,11 @@ def _about_episodes(task: Episodes | LoggedEpisodes, question: str) -> list[str]
     which = task.agent_policy
     acting = f" The agent's policy is the {which} one, {POLICIES[which]}." if which else ""
     low, high = task.bounds
-    ends = f"between {number(low)} and {number(high)}" if math.isfinite(low + high) else between(low, high)
-    counts = f"return is the sum of its rewards{counting}, {ends}"
+    ends = f", between {number(low)} and {number(high)}" if math.isfinite(low + high) else f", {between(low, high)}"
+    ends = "" if math.isinf(low) and math.isinf(high) else ends
+    counts = f"return is the sum of its rewards{counting}{ends}"
     if isinstance(task, Episodes) and task.judge is not None:
-        counts = f"outcome is {task.judge.words}, {ends}"
+        counts = f"outcome is {task.judge.words}{ends}"
     return [f"{asked} An episode is one of {task.name}{until}; its {counts}.{acting}"]
 
 
