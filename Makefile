@@ -92,6 +92,7 @@ calibrate: $(STAMP)
 	$(BIN)/python benchmarks/one_end.py
 	$(BIN)/python benchmarks/budget_calibration.py
 	$(BIN)/python benchmarks/interval_coverage.py
+	$(BIN)/python benchmarks/large_sample.py
 	$(BIN)/python benchmarks/propensities.py
 	$(BIN)/python benchmarks/ladder.py
 	$(BIN)/python benchmarks/cells.py

@@ -271,6 +271,14 @@ def test_budget_calibration(small):
     assert [row["kind"] for row in rows if row["alarm"]] == ["looks first"]
 
 
+def test_large_sample(small):
+    shown, numbers = small("large_sample")
+    assert "NOT AS IT SHOULD BE" not in shown
+    assert [row["law"] for row in numbers["five"]][:2] == ["normal", "uniform"]
+    assert all(row["covered"] > 0.85 > row["control"] for row in numbers["five"])
+    assert all(row["large sample, not answered"] == 0 for row in numbers["power"])
+
+
 def test_one_look(small):
     _, numbers = small("one_look")
     assert all(row["covers"] >= 0.8 for row in numbers["table"])

@@ -178,6 +178,17 @@ def test_episodes_of_another_policy_are_not_taken_as_its_own(capsys, tmp_path):
     assert "episodes with propensities" in out
 
 
+def test_without_a_range_the_answer_is_a_large_sample_one(place, capsys):
+    log = (place / "log.csv", "--assume", "episodes", "--threshold", "1")
+    code, out, err = run(capsys, "assess", *log)
+    assert code == 3
+    assert "(large-sample answer, not certified)" in out.splitlines()[0]
+    assert "pass --return-range LOW HIGH, or --reward-range" in err
+    named = run(capsys, "assess", *log, "--method", "large-sample", "--accept-uncertified")
+    assert (named[0], named[2]) == (0, "")
+    assert named[1] == out
+
+
 def test_undecided_ends_with_3(place, capsys):
     arguments = ("assess", place / "task.toml", place / "log.csv", "--assume", "propensities", "--threshold", "2.2")
     code, _, err = run(capsys, *arguments)
@@ -187,7 +198,10 @@ def test_undecided_ends_with_3(place, capsys):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("LOG", "--assume", "episodes", "--threshold", "1"), "pass --return-range LOW HIGH, or --reward-range"),
+        (
+            ("LOG", "--assume", "episodes", "--threshold", "1", "--method", "ptst"),
+            "--method ptst is for a Markov table",
+        ),
         (("LOG", "--assume", "episodes", "--reward-range", "0", "1"), "no threshold: pass --threshold R"),
         (("LOG", "--assume", "episodes", "--threshold", "1", "--skip", "s"), "--skip is for a Markov table"),
         (("LOG", "--assume", "episodes", "--threshold", "1", "--goal", "x"), "--goal is for a task, and none is named"),

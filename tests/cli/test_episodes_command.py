@@ -131,6 +131,27 @@ def test_the_exit_code_is_the_answer(capsys):
     assert "no episodes were run" in capsys.readouterr().out
 
 
+def test_without_a_range_the_answer_is_a_large_sample_one_and_its_exit_code_has_to_be_asked_for(capsys):
+    assert decide(*POLE, "--threshold", "8", "--quiet") == 3
+    out, err = capsys.readouterr()
+    assert out.startswith("The mean return is above the threshold (large-sample answer, not certified)")
+    assert "so this will be a large-sample answer" in err
+    assert "pass --return-range LOW HIGH, or --reward-range LOW HIGH with --horizon" in err
+    assert "--outcome 'at least 200'" in err
+    assert "large-sample answer: it is approximate" in err.splitlines()[-1]
+    named = (*POLE, "--method", "large-sample", "--accept-uncertified", "--quiet", "--threshold")
+    assert decide(*named, "8", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["approximate"] is True
+    assert decide(*named, "12") == 1
+    assert decide(*named, "9.35", "--indifference", "1") == 5
+    assert capsys.readouterr().err == ""
+    assert main(["evaluate", *POLE, "--epsilon", "0.5", "--quiet"]) == 3
+    rival = ("agents_here:right", "--assume", "episodes", "--agent", "agents_here:left", "--accept-uncertified")
+    compared = main(["compare", "gym:CartPole-v1", *rival, "--method", "large-sample", "--max-samples", "4000"])
+    assert compared in (0, 1, 3)
+    assert "large-sample" in capsys.readouterr().out or compared == 3
+
+
 @each(
     "more",
     [
@@ -372,7 +393,7 @@ def test_progress_tells_the_episodes(capsys):
         (("paper-2", "--batched"), ["--batched is for episodes"]),
         (("paper-2", "--method", "returns"), ["ReturnBetting() is for Episodes"]),
         (("gym:CartPole-v1", "--assume", "episodes"), ["no agent; pass --agent package.module:name"]),
-        ((*POLE,), ["--return-range LOW HIGH", "--reward-range LOW HIGH", "--horizon N"]),
+        (("paper-2", "--method", "large-sample"), ["LargeSample() is for Episodes"]),
         ((*POLE, "--reward-range", "0"), ["--reward-range"]),
         ((*POLE, "--reward-range", "1", "0"), ["reward_range is (1, 0)"]),
         ((*POLE, "--return-range", "0", "1", "--policy", "uniform"), ["--policy is for a Markov task", "leave it out"]),
