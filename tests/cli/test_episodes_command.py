@@ -240,7 +240,7 @@ def test_functions_episodes_and_declared_ranges(capsys):
     assert decide("python:agents_here:ready", *coin) == 0
     ranged = ("--agent", "agents_here:left", "--horizon", "1", "--assume", "episodes", "--quiet", "--threshold", "0.3")
     assert decide("python:agents_here:Ranged", *ranged) == 0
-    assert decide("python:agents_here:Unranged", *ranged) == 2
+    assert decide("python:agents_here:Unranged", *ranged) == 3, "a large-sample answer"
     assert "--reward-range LOW HIGH" in capsys.readouterr().err
 
 
@@ -491,7 +491,6 @@ def test_outcomes_on_the_command_line(capsys):
         (("--outcome", "success"), "no key 'success'; its keys are 'is_success'"),
         (("--outcome", "200"), "outcome is '200'; pass \"at least 200\""),
         (("--outcome", "agents_here:no"), "--outcome: agents_here has no 'no'"),
-        (("--outcome", "agents_here:half"), "pass --return-range LOW HIGH"),
         (("--outcome", "at least 0", "--return-range", "0", "9"), "leave --return-range out"),
         (("--outcome", "at least 0", "--discount", "0.9"), "leave --discount out"),
     ],
