@@ -411,13 +411,11 @@ def episode_rows(counts: Seen, samples: int, about: str = "value") -> list[Row]:
     found, total = counts.episodes, samples if counts.total is None else counts.total
     if found is None:
         return []
-    if about == "difference":
-        return [Row("pairs of episodes", number(found), "both of a pair with the same seed", "episodes", found)]
-    others = samples - total
+    others, unit = samples - total, "pairs of episodes" if about == "difference" else "episodes"
     remark = f"{plural(others, 'sample')} of episodes that were under way" if others else ""
     if others < 0:  # of a log, which is read to its end
         remark = f"all of the log; the answer was reached after {number(samples)} of its {plural(total, 'row')}"
-    return [Row("episodes", number(found), remark, "episodes", found)]
+    return [Row(unit, number(found), remark, "episodes", found)]
 
 
 def agent_rows(task: Subject) -> list[Row]:
