@@ -26,7 +26,7 @@ from policytest._base import arrays
 from policytest._base.arrays import Arrays
 from policytest._base.errors import InputError
 from policytest.data.episodes import Episodes
-from policytest.payoffs.known_range import check_equal
+from policytest.payoffs.known_range import TASKS, check_equal
 from policytest.payoffs.returns import Drawing, Episode, GivenUp, Played, WholeEpisodes
 
 Shown = tuple[Played | None, ...]
@@ -127,12 +127,13 @@ def whole_episodes(name: str, given: object) -> Episodes:
     return given if given.critic is None else replace(given, critic=None)
 
 
-def check_same_return(a: Episodes, b: Episodes) -> None:
+def check_same_return(a: Episodes, b: Episodes, called: tuple[str, str] = TASKS) -> None:
     """Refuse returns that do not mean the same, and say in what they differ."""
-    check_equal(a, b, ("discount", "horizon"), "their returns are only comparable with the same: pass the same")
+    told = "their returns are only comparable with the same: pass the same"
+    check_equal(a, b, ("discount", "horizon"), told, called)
     if a.judge != b.judge:
         first, second = arrays.shown(a.outcome), arrays.shown(b.outcome)
         raise InputError(
-            f"task_a.outcome is {first} and task_b.outcome is {second}; their episodes are only comparable with the "
-            "same: pass the same function, or the same words"
+            f"{called[0]}.outcome is {first} and {called[1]}.outcome is {second}; their episodes are only comparable "
+            "with the same: pass the same function, or the same words"
         )

@@ -36,6 +36,15 @@ class Round(NamedTuple):
         """The agents that have an outcome."""
         return np.flatnonzero(~np.isnan(self.returns)).tolist()
 
+    def only(self, agents: Sequence[int]) -> Round:
+        """The same without the outcomes of other agents."""
+        others = np.ones(len(self.returns), dtype=np.bool_)
+        others[list(agents)] = False
+        if np.isnan(self.returns[others]).all():
+            return self
+        low, high, returns = (np.where(others, np.nan, part) for part in (self.low, self.high, self.returns))
+        return Round(low, high, returns, np.where(others, 0, self.steps))
+
     def difference(self, a: int, b: int) -> Outcomes:
         """A's outcome less B's."""
         ends = self.low[a] - self.high[b], self.high[a] - self.low[b], self.returns[a] - self.returns[b]

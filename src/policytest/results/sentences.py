@@ -573,15 +573,28 @@ def estimate_guarantee(e: Estimate) -> str:
 
 def settled_words(s: Selection) -> str:
     """What is counted by ``settled``."""
+    if s.indifference:
+        return "rivals that are out, or not better by the indifference"
     return "rivals that are out" if s.index is not None else "deviations that do not pay"
 
 
 def selection_claim(s: Selection) -> str:
-    """Which policy is best, or leads."""
+    """Which policy, or agent, is best, or leads."""
     who = f"policy {s.index}" if s.index is not None else "this policy"
+    if isinstance(s.policy, str):
+        who = s.policy
     if not s.answered:
         return f"{who} leads so far."
-    return f"{capital(who)} is {'the best' if s.index is not None else 'optimal'}."
+    close = f", or worse than the best by less than {number(s.indifference)}" if s.indifference else ""
+    return f"{capital(who) if not s.agents else who} is {'the best' if s.index is not None else 'optimal'}{close}."
+
+
+def about_agents(s: Selection) -> tuple[str, ...]:
+    """What the numbers of each agent are."""
+    if not s.agents:
+        return ()
+    sure_of = f"each interval holds with probability {sure(s.delta)}, at any time"
+    return (f"For each agent: the {of_episodes(s.names)}, its interval, and its episodes; {sure_of}.",)
 
 
 def selection_title(s: Selection) -> str:
