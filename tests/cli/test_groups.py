@@ -20,7 +20,7 @@ HEADINGS = {
     "evaluate": ["Question", "Method", "Data", "Sampling", "Episodes", "Output"],
     "compare": ["Question", "Method", "Data", "Sampling", "Episodes", "Output"],
     "plan": ["Question", "Data", "Episodes", "Output"],
-    "identify": ["Question", "Method", "Data", "Sampling", "Output"],
+    "identify": ["Question", "Method", "Data", "Sampling", "Episodes", "Output"],
     "study": ["Output"],
     "demo": ["Question"],
     "selftest": ["Output"],

@@ -38,6 +38,7 @@ from policytest.data.ranges import (
     NO_RANGE,
     REFUSE,
     WARN,
+    GivenRange,
     Range,
     ends_of,
     finite_ends,
@@ -113,8 +114,8 @@ class Episodes:
     env: object
     agent: object = None
     horizon: int | None = None
-    reward_range: Range | None = None
-    return_range: Range | None = None
+    reward_range: GivenRange | None = None
+    return_range: GivenRange | None = None
     discount: float = 1.0
     critic: Any = None
     batched: bool = False

@@ -54,6 +54,7 @@ from policytest.data.ranges import (
     REFUSE,
     ROUNDING,
     WARN,
+    GivenRange,
     Range,
     ends_of,
     has_no_end,
@@ -162,8 +163,8 @@ class LoggedEpisodes:
     target: AsArray = None
     discount: float = 1.0
     horizon: int | None = None
-    reward_range: Range | None = None
-    return_range: Range | None = None
+    reward_range: GivenRange | None = None
+    return_range: GivenRange | None = None
     q: AsArray = None
     v: AsArray = None
     smallest_propensity: AsArray = None

@@ -3,21 +3,40 @@
 from __future__ import annotations
 
 import math
+from typing import Protocol
 
 import numpy as np
 
-from policytest._base.arrays import Arrays
+from policytest._base.arrays import Arrays, FloatArray
 from policytest._base.errors import InputError
 from policytest.data.counts import Counts
-from policytest.data.episodes import Episodes
 from policytest.data.logged_episodes import LoggedEpisodes
 from policytest.data.returns import Returns
 from policytest.eprocess.capital import with_rounding_margin
+from policytest.eprocess.interval import Score
 from policytest.methods.run import Run, Settings
 from policytest.payoffs.independence import drift
 from policytest.payoffs.outcomes import EpisodeSupply, Outcomes
-from policytest.payoffs.parallel_returns import ParallelEpisodes
-from policytest.payoffs.returns import DrawnEpisodes
+from policytest.payoffs.parallel_returns import in_processes
+
+
+class Asked(Protocol):
+    """What is asked about outcomes; `Episodes` say it of theirs."""
+
+    @property
+    def score(self) -> Score | None:
+        """What is compared with the threshold, if not the mean."""
+
+    @property
+    def critic(self) -> object:
+        """What may end an episode early, if anything."""
+
+    @property
+    def asked_about(self) -> str:
+        """What the value is, in words."""
+
+    def value_of(self, returns: FloatArray) -> float:
+        """The mean of these outcomes, or what the score is about."""
 
 
 class EpisodesRun(Run):
@@ -28,7 +47,7 @@ class EpisodesRun(Run):
     def __init__(
         self,
         method: Settings,
-        task: Episodes | LoggedEpisodes,
+        task: Asked | LoggedEpisodes,
         threshold: float,
         source: EpisodeSupply,
         indifference: float = 0.0,
@@ -40,12 +59,7 @@ class EpisodesRun(Run):
 
     def work_in_parallel(self, workers: int) -> None:
         """Have so many episodes, or pairs of them, under way in as many processes."""
-        if not isinstance(self.source, DrawnEpisodes):
-            raise InputError(
-                "parallel: a vector of environments runs several episodes at once by itself",
-                "leave parallel out (it is then 1), or pass one environment in the place of the vector",
-            )
-        self.source = ParallelEpisodes(self.source, workers)
+        self.source = in_processes(self.source, workers)
 
     def stop_after(self, episodes: int) -> None:
         """Look at so many episodes at most."""
@@ -54,7 +68,7 @@ class EpisodesRun(Run):
     @property
     def is_comparison(self) -> bool:
         """Whether outcomes are differences of two agents."""
-        return isinstance(self.source, DrawnEpisodes) and len(self.source.player.agents) > 1
+        return self.source.compares
 
     @property
     def episodes(self) -> int:

@@ -12,11 +12,10 @@ from policytest.data.logged_episodes import LoggedEpisodes
 from policytest.data.randomness import Seed
 from policytest.mdp.task import Task
 from policytest.methods.large_sample_run import LargeSampleRun, LoggedSampleRun
-from policytest.methods.return_betting import in_pairs, supply_of
+from policytest.methods.return_betting import SAME_SEED, about_pairs, in_pairs, supply_of
 from policytest.methods.run import Traits
 from policytest.payoffs.outcomes import EpisodeSupply
-from policytest.payoffs.pairs import PairedEpisodes
-from policytest.payoffs.returns import DrawnEpisodes
+from policytest.payoffs.side_by_side import pairs_of
 
 LOOKS = {"any": "a large sample, looked at after every episode", "one": "a large sample, looked at once"}
 
@@ -84,8 +83,7 @@ class LargeSample:
 
     def on_pairs(self, a: Episodes, b: Episodes, margin: float, rng: Seed, indifference: float = 0.0) -> LargeSampleRun:
         """The test on the differences of pairs."""
-        method = PairedSample(self, (a.agent_policy, b.agent_policy))
-        return method.on(a, margin, DrawnEpisodes(PairedEpisodes(a, b), rng), indifference)
+        return PairedSample(self, *about_pairs(a, b)).on(a, margin, pairs_of(a, b, rng), indifference)
 
     def replay(self, task: object, threshold: float, source: object = None) -> LoggedSampleRun:
         """The test at work on a log of episodes."""
@@ -106,6 +104,7 @@ class PairedSample:
 
     by: LargeSample
     policies: tuple[str, str] = ("", "")
+    pairing: str = SAME_SEED
 
     def on(self, task: Episodes, threshold: float, source: EpisodeSupply, indifference: float = 0.0) -> LargeSampleRun:
         """The test on these pairs."""
@@ -113,4 +112,4 @@ class PairedSample:
 
     def describe(self) -> str:
         """The method in a few words."""
-        return f"{self.by.describe()}, {in_pairs(self.policies)}"
+        return f"{self.by.describe()}, {in_pairs(self.policies, self.pairing)}"

@@ -18,8 +18,9 @@ from policytest.methods.return_run import ReturnsRun
 from policytest.methods.run import Traits
 from policytest.payoffs.cut_returns import CutEpisodes
 from policytest.payoffs.outcomes import EpisodeSupply
-from policytest.payoffs.pairs import PairedEpisodes, check_difference
+from policytest.payoffs.pairs import check_difference
 from policytest.payoffs.returns import DrawnEpisodes, WholeEpisodes
+from policytest.payoffs.side_by_side import pairs_of, takes_seeds
 from policytest.payoffs.vector_returns import VectoredEpisodes
 
 
@@ -76,11 +77,17 @@ def supply_of(episodes: Episodes, rng: Seed) -> EpisodeSupply:
     return DrawnEpisodes(WholeEpisodes(episodes) if episodes.critic is None else CutEpisodes(episodes), rng)
 
 
+SAME_SEED = "with the same seed"
+IN_ORDER = "in the order in which they begin, independent of each other"
+"""How the episodes of two agents are paired."""
+
+
 @dataclass(frozen=True)
 class PairedBetting:
     """The method of a comparison of `Episodes`, for its verdict; and which policy of each agent is run."""
 
     policies: tuple[str, str] = ("", "")
+    pairing: str = SAME_SEED
 
     def on(self, task: Episodes, threshold: float, source: EpisodeSupply, indifference: float = 0.0) -> ReturnsRun:
         """The test on these pairs."""
@@ -88,17 +95,21 @@ class PairedBetting:
 
     def describe(self) -> str:
         """The method in a few words."""
-        return f"betting on returns, {in_pairs(self.policies)}"
+        return f"betting on returns, {in_pairs(self.policies, self.pairing)}"
 
 
-def in_pairs(policies: tuple[str, str]) -> str:
-    """Which policy of each agent is run."""
+def in_pairs(policies: tuple[str, str], pairing: str) -> str:
+    """Which policy of each agent is run, and how their episodes are paired."""
     a, b = (f" ({which})" if which else "" for which in policies)
-    return f"agent A{a} against agent B{b} in pairs of episodes with the same seed"
+    return f"agent A{a} against agent B{b} in pairs of episodes {pairing}"
+
+
+def about_pairs(a: Episodes, b: Episodes) -> tuple[tuple[str, str], str]:
+    """The same, of these agents."""
+    return (a.agent_policy, b.agent_policy), SAME_SEED if takes_seeds((a, b)) else IN_ORDER
 
 
 def paired_run(a: Episodes, b: Episodes, margin: float, rng: Seed, indifference: float = 0.0) -> ReturnsRun:
     """The test at work."""
     check_difference(a, b)
-    method = PairedBetting((a.agent_policy, b.agent_policy))
-    return method.on(a, margin, DrawnEpisodes(PairedEpisodes(a, b), rng), indifference)
+    return PairedBetting(*about_pairs(a, b)).on(a, margin, pairs_of(a, b, rng), indifference)

@@ -13,13 +13,12 @@ import numpy as np
 from policytest._base.arrays import Arrays, FloatArray
 from policytest._base.compiled.small import MOST_WON
 from policytest._base.errors import InputError
-from policytest.data.episodes import Episodes
 from policytest.data.ranges import ROUNDING
 from policytest.eprocess.budget import Aim, refuse_other_budgets
 from policytest.eprocess.capital import SIDES, Bet, TwoSided, with_rounding_margin
 from policytest.eprocess.interval import Score
 from policytest.eprocess.strategies import AIMED, ENDS, ON_RETURNS, Moments
-from policytest.methods.episode_run import EpisodesRun
+from policytest.methods.episode_run import Asked, EpisodesRun
 from policytest.methods.run import Settings
 from policytest.payoffs.known_range import only_answer
 from policytest.payoffs.outcomes import EpisodeSupply, Outcomes
@@ -34,7 +33,7 @@ class ReturnsRun(EpisodesRun):
     def __init__(
         self,
         method: Settings,
-        task: Episodes,
+        task: Asked,
         threshold: float,
         source: EpisodeSupply,
         indifference: float = 0.0,
@@ -58,6 +57,15 @@ class ReturnsRun(EpisodesRun):
         self.aim = Aim(budget, best, pairs, tested)
         self.stop_after(budget)
         self.bets = TwoSided(AIMED, rounding=self.bets.above.rounding, score=score)
+
+    def extend(self, budget: int, required: float, pairs: bool = False) -> None:
+        """Aim at an answer within this budget from now on, with the capital that is left; nobody is warned."""
+        if self.aim is None:
+            self.aim_at(budget, pairs)
+        assert self.aim is not None
+        self.aim.extend(budget)
+        self.stop_after(budget)
+        self.begin(required)
 
     def outcomes(self) -> tuple[FloatArray, FloatArray]:
         """Those of the sides "above" and "below" so far."""

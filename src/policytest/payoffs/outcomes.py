@@ -42,6 +42,7 @@ class EpisodeSupply:
     """Where episodes come from: environments with an agent. ``stop()``: whether to give up the episodes at hand."""
 
     drawing: bool = False
+    compares: bool = False  # whether outcomes are differences of two agents
     stop: Callable[[], bool] = staticmethod(never)
 
     low: float  # no outcome above is less

@@ -471,15 +471,13 @@ def episode_rows(counts: Seen, samples: int, about: str = "value") -> list[Row]:
     if found is None:
         return []
     others, is_paired = samples - total, about == "difference"
+    unit = "pairs of episodes" if is_paired else "episodes"
     remark = (
         f"{plural(others, 'sample')} of {'pairs' if is_paired else 'episodes'} that were under way" if others else ""
     )
-    if is_paired:
-        remark = "; ".join(part for part in ("both of a pair with the same seed", remark) if part)
-        return [Row("pairs of episodes", number(found), remark, "episodes", found)]
     if others < 0:  # of a log, which is read to its end
         remark = f"all of the log; the answer was reached after {number(samples)} of its {plural(total, 'row')}"
-    return [Row("episodes", number(found), remark, "episodes", found)]
+    return [Row(unit, number(found), remark, "episodes", found)]
 
 
 def agent_rows(task: Subject) -> list[Row]:
@@ -660,15 +658,43 @@ def estimate_guarantee(e: Estimate) -> str:
 
 def settled_words(s: Selection) -> str:
     """What is counted by ``settled``."""
+    if s.indifference:
+        return "rivals that are out, or close"
     return "rivals that are out" if s.index is not None else "deviations that do not pay"
 
 
 def selection_claim(s: Selection) -> str:
-    """Which policy is best, or leads."""
+    """Which policy, or agent, is best, or leads."""
     who = f"policy {s.index}" if s.index is not None else "this policy"
+    if isinstance(s.policy, str):
+        who = s.policy
     if not s.answered:
         return f"{who} leads so far."
-    return f"{capital(who)} is {'the best' if s.index is not None else 'optimal'}."
+    close = f", or worse than the best by less than {number(s.indifference)}" if s.indifference else ""
+    return f"{capital(who) if not s.agents else who} is {'the best' if s.index is not None else 'optimal'}{close}."
+
+
+def about_agents(s: Selection) -> tuple[str, ...]:
+    """What the numbers of each agent are."""
+    if not s.agents:
+        return ()
+    sure_of = f"each interval holds with probability {sure(s.delta)}, at any time"
+    return (
+        f"For each agent: the {of_episodes(s.names)}, its interval, and its episodes; {sure_of}.",
+        "Agents are compared within rounds, so that intervals may overlap.",
+    )
+
+
+def selection_guarantee(s: Selection) -> str:
+    """What delta bounds."""
+    wrong = (
+        "a policy that is not the best, or as good," if not s.agents else "an agent that is not the best, or as good,"
+    )
+    if s.indifference:
+        wrong = f"an agent that is worse than the best by {number(s.indifference)} or more"
+    return (
+        f"The probability of ever returning {wrong} is at most {probability(s.delta)}, however long the search takes."
+    )
 
 
 def selection_title(s: Selection) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -43,9 +42,7 @@ def compare(
     settings: o.Method,
     data: o.Data,
     sampling: o.Sampling,
-    episodes: Annotated[
-        o.Episodes, o.Only("assume", "agent", "reward_range", "return_range", "on_range", "outcome", "stochastic")
-    ],
+    episodes: Annotated[o.Episodes, o.Only(*o.OF_SEVERAL, "agent")],
     output: o.Output,
 ) -> int:
     """Is the first policy better than the second? Sample until it is known, or look at a log.
@@ -70,7 +67,7 @@ def compare(
         first, problem = inputs.find_task(model, episodes, question, of_tables)
         rival: Task | Episodes | str = other
         if problem is None:
-            rival = _other_agent(model, other, episodes, question)
+            rival = inputs.find_agent(model, other, episodes, question, {})
             chosen, source = inputs.find_method(method), None
         else:
             read_as = problem
@@ -102,10 +99,3 @@ def _other_model(other: str, question: o.Question) -> Task:
         return inputs.find_model(other, question.of_another(other)).task
     except InputError as error:
         raise InputError(str(error).replace("pass policy=... (--policy on the command line), or ", "")) from None
-
-
-def _other_agent(model: str, other: str, episodes: o.Episodes, question: o.Question) -> Task | Episodes:
-    """The episodes of the other agent in the same environment; or those at another address."""
-    if other.startswith(("gym:", "python:")):
-        return inputs.find_task(other, episodes, question, {})[0]
-    return inputs.find_task(model, replace(episodes, agent=other), question, {})[0]
