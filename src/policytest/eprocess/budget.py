@@ -195,9 +195,11 @@ class Aim:
     A larger budget, or another level, is a new target, from the capital that is left.
     """
 
-    def __init__(self, budget: int, best: tuple[float, float], pairs: bool = False) -> None:
+    def __init__(
+        self, budget: int, best: tuple[float, float], pairs: bool = False, words: tuple[str, str] | None = None
+    ) -> None:
         self.budget, self.begun = budget, Begun(0, 0.0, 0, 0.0, 0.0)
-        self.unit = ("pair of episodes", "pairs of episodes") if pairs else ("episode", "episodes")
+        self.unit = words or (("pair of episodes", "pairs of episodes") if pairs else ("episode", "episodes"))
         self.targets = [BudgetTarget(1.0, budget, end, pairs) for end in best]
 
     @property

@@ -16,6 +16,7 @@ from policytest._base.errors import InputError
 from policytest.data.counts import Counts
 from policytest.data.episodes import ROUNDING, Episodes
 from policytest.data.returns import Returns
+from policytest.data.trials import MatchedTrials
 from policytest.eprocess.budget import Aim, refuse_other_budgets
 from policytest.eprocess.capital import SIDES, Bet, TwoSided, with_rounding_margin
 from policytest.eprocess.interval import Score
@@ -30,14 +31,14 @@ PRIOR = 0.3  # of one episode: the mean square of what a full bet wins, before a
 
 
 class ReturnsRun(Run):
-    """A test on episodes."""
+    """A test on episodes; of those that were recorded all are looked at, and the answer is given at one of them."""
 
     source: EpisodeSupply
 
     def __init__(
         self,
         method: Settings,
-        task: Episodes,
+        task: Episodes | MatchedTrials,
         threshold: float,
         source: EpisodeSupply,
         indifference: float = 0.0,
@@ -51,6 +52,7 @@ class ReturnsRun(Run):
         self.refit_at = 0
         self.aim: Aim | None = None  # at an answer within a budget
         self.most_episodes = math.inf
+        self.at_answer: tuple[tuple[float, float], tuple[float, float]] | None = None  # the evidence, where it was
         self.returns: list[float] = []
         self.steps: list[int] = []
 
@@ -60,7 +62,7 @@ class ReturnsRun(Run):
         rooms, best = (self.threshold - low, high - self.threshold), (1.0, 1.0)
         if score is None and min(rooms) > 0 and max(rooms) < math.inf:  # otherwise no bet is needed, or none taken
             best = rooms[1] / rooms[0], rooms[0] / rooms[1]
-        self.aim = Aim(budget, best, pairs)
+        self.aim = Aim(budget, best, pairs, self.source.words)
         self.stop_after(budget)
         self.bets = TwoSided(AIMED, rounding=self.bets.above.rounding, score=score)
 
@@ -107,14 +109,14 @@ class ReturnsRun(Run):
         self._fit()
         if self.aim is not None:
             self.source.expect(self.aim.budget - self.episodes)
-        taken, done = self.source.take(most), 0
-        while done < len(taken.returns) and self.answer is None and not self.is_spent:
-            until = done + (1 if self.indifference else self.refit_at - self.episodes)
-            done += self._settle(taken.part(done, until), with_rounding_margin(required))
+        taken, done, together = self.source.take(most), 0, self.source.together
+        while done < len(taken.returns) and (self.answer is None or self.source.recorded) and not self.is_spent:
+            until = together if together > 1 or self.indifference else self.refit_at - self.episodes
+            done += self._settle(taken.part(done, done + until), with_rounding_margin(required))
             self.update_answer(required)
-            if self.answer is None:
+            if self.answer is None or self.source.recorded:
                 self._fit()
-        self.exhausted = self.is_spent
+        self.exhausted = self.is_spent or self.source.exhausted
         if done < len(taken.returns):
             self.source.put_back(len(taken.returns) - done)
 
@@ -124,22 +126,29 @@ class ReturnsRun(Run):
 
     def update_answer(self, required: float) -> None:
         """Answer if the evidence reaches what is required."""
+        if self.at_answer is not None:  # of a log, which is read to its end
+            return
         level = with_rounding_margin(required)
         super().update_answer(level)
         if self.answer is None and self.indifference and min(self.ends_refuted()) >= level:
             self.answer = "within"
+        if self.answer is not None and self.source.recorded:
+            self.at_answer, self.answered_at = (self.evidence(), self.ends_refuted()), self.samples
 
     def judge_counts(self, counts: Counts, required: float, design: str) -> None:
         """Counts have no episodes."""
         raise InputError("counts have no episodes; pass LoggedEpisodes(episode, reward)")
 
     def _settle(self, taken: Outcomes, level: float) -> int:
-        """Settle bets with these episodes, up to the first at which the evidence suffices; with how many."""
+        """Settle bets with these episodes, up to the first at which the evidence suffices; with how many.
+
+        Those of a round are settled together.
+        """
         won = taken.above - self.threshold, self.threshold - taken.below
         served = [np.flatnonzero(~np.isnan(part)) for part in won]  # the others are not bet on
         sides = list(zip(self.bets, self.plans, won, served, self.moments, strict=True))
         used = len(taken.returns)
-        for process, plan, x, at, _ in sides if used > 1 else ():
+        for process, plan, x, at, _ in sides if used > self.source.together else ():
             last = process.reach(plan, x[at], level) if len(at) else 0
             used = min(used, int(at[last - 1]) + 1 if last < len(at) else used)
         for sign, (process, plan, x, at, seen) in zip(SIDES, sides, strict=True):
@@ -166,12 +175,14 @@ class ReturnsRun(Run):
         self.refit_at = max(self.episodes + 1, int(REFIT * self.episodes))
         aimed = None
         if self.aim is not None:
-            self.refit_at, aimed = self.episodes + 1, self.aim.fractions(self.evidence(), self.episodes)
+            self.refit_at, aimed = self.episodes + 1, self.aim.fractions(self.bets.evidence(), self.episodes)
         self.plans = []
         for index, (sign, bound, seen) in enumerate(zip(SIDES, self._span, self.moments, strict=True)):
             v = seen.variance()
-            fractions = aimed[index] if aimed else ON_RETURNS.fractions(v, seen.mean(), seen.count)
             wide = ENDS.fractions(v, seen.count)
+            fractions = aimed[index] if aimed else ON_RETURNS.fractions(v, seen.mean(), seen.count)
+            if self.aim is not None and self.at_answer is not None:  # what is left to find are the ends of the interval
+                fractions = wide[1:2]
             room = sign * (self.threshold - bound) if self.task.score is None else self.task.score.room
             self.plans.append(Bet(room, fractions, wide))
         self.source.look(self.threshold, self.estimate - self.threshold, self.both_sides)
@@ -179,8 +190,8 @@ class ReturnsRun(Run):
     # ------------------------------------------------------------ what it can say
 
     def evidence(self) -> tuple[float, float]:
-        """The logarithm of the capital of each side; infinite where the answer is certain."""
-        return self.bets.evidence()
+        """The logarithm of the capital of each side, of a log at its answer; infinite where the answer is certain."""
+        return self.bets.evidence() if self.at_answer is None else self.at_answer[0]
 
     @property
     def _span(self) -> tuple[float, float]:
@@ -192,6 +203,8 @@ class ReturnsRun(Run):
 
     def ends_refuted(self) -> tuple[float, float]:
         """The evidence against V <= R - indifference, and against V >= R + indifference; infinite beyond the range."""
+        if self.at_answer is not None:
+            return self.at_answer[1]
         zone, low, high = self.indifference, self.source.low, self.source.high
         above, below = (side.settled(as_staked=False) for side in self.bets)
         return (

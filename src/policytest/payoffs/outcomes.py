@@ -47,6 +47,14 @@ class EpisodeSupply:
     low: float  # no outcome above is less
     high: float  # no outcome below is more
     episodes_left: float = math.inf
+    together: int = 1  # outcomes of a round: bets are the same for all of them, and evidence counts after the last
+    recorded: bool = False  # all of it is read, whenever the answer was reached
+    words: tuple[str, str] | None = None  # what one outcome is, and several, if not episodes or pairs of them
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether recorded episodes have no more to give."""
+        return False
 
     def stop_when(self, stopped: Callable[[], bool]) -> None:
         """Give up the episodes at hand where this is true."""
