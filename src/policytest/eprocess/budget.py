@@ -199,6 +199,7 @@ class Aim:
         self, budget: int, best: tuple[float, float], pairs: bool = False, words: tuple[str, str] | None = None
     ) -> None:
         self.budget, self.begun = budget, Begun(0, 0.0, 0, 0.0, 0.0)
+        self.tells = True  # which answer cannot come
         self.unit = words or (("pair of episodes", "pairs of episodes") if pairs else ("episode", "episodes"))
         self.targets = [BudgetTarget(1.0, budget, end, pairs) for end in best]
 
@@ -207,12 +208,17 @@ class Aim:
         """50 episodes."""
         return plural(self.budget, *self.unit)
 
+    def extend(self, budget: int) -> None:
+        """The budget is another one from now on; nobody is warned."""
+        self.budget, self.tells = budget, False
+
     def begin(self, required: float, spent: int, evidence: tuple[float, float]) -> bool:
         """Set the target, or go on with the one that was set; whether it is a new one."""
         is_new = self.begun[:2] != (self.budget, required)
         if is_new:
             self.begun = Begun(self.budget, required, spent, *evidence)
-            self._warn()
+            if self.tells:
+                self._warn()
         delta, total = math.exp(-required), self.budget - self.begun.spent
         for index, (before, log_capital) in enumerate(zip(self.targets, self.begun[-2:], strict=True)):
             capital = math.exp(min(log_capital, required))

@@ -7,6 +7,7 @@ bets on both.
 from __future__ import annotations
 
 import math
+from typing import Protocol
 
 import numpy as np
 
@@ -14,9 +15,8 @@ from policytest._base.arrays import Arrays, FloatArray
 from policytest._base.compiled.small import MOST_WON
 from policytest._base.errors import InputError
 from policytest.data.counts import Counts
-from policytest.data.episodes import ROUNDING, Episodes
+from policytest.data.episodes import ROUNDING
 from policytest.data.returns import Returns
-from policytest.data.trials import MatchedTrials
 from policytest.eprocess.budget import Aim, refuse_other_budgets
 from policytest.eprocess.capital import SIDES, Bet, TwoSided, with_rounding_margin
 from policytest.eprocess.interval import Score
@@ -30,6 +30,17 @@ REFIT = 1.05  # fractions are fitted again when the episodes have grown by this 
 PRIOR = 0.3  # of one episode: the mean square of what a full bet wins, before anything is seen
 
 
+class Asked(Protocol):
+    """What is asked about outcomes; `Episodes` say it of theirs."""
+
+    @property
+    def score(self) -> Score | None:
+        """What is compared with the threshold in the place of the mean, if anything."""
+
+    def value_of(self, returns: FloatArray) -> float:
+        """The mean of these outcomes, or what the score is about."""
+
+
 class ReturnsRun(Run):
     """A test on episodes; of those that were recorded all are looked at, and the answer is given at one of them."""
 
@@ -38,7 +49,7 @@ class ReturnsRun(Run):
     def __init__(
         self,
         method: Settings,
-        task: Episodes | MatchedTrials,
+        task: Asked,
         threshold: float,
         source: EpisodeSupply,
         indifference: float = 0.0,
@@ -65,6 +76,15 @@ class ReturnsRun(Run):
         self.aim = Aim(budget, best, pairs, self.source.words)
         self.stop_after(budget)
         self.bets = TwoSided(AIMED, rounding=self.bets.above.rounding, score=score)
+
+    def extend(self, budget: int, required: float, pairs: bool = False) -> None:
+        """Aim at an answer within this budget from now on, with the capital that is left; nobody is warned."""
+        if self.aim is None:
+            self.aim_at(budget, pairs)
+        assert self.aim is not None
+        self.aim.extend(budget)
+        self.stop_after(budget)
+        self.begin(required)
 
     def work_in_parallel(self, workers: int) -> None:
         """Have so many episodes, or pairs of them, under way in as many processes."""

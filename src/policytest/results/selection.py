@@ -117,6 +117,7 @@ class SelectionCheck:
     questions: int
     required: float
     _about: Callable[[], tuple[float, float, tuple[float, float]]] = field(repr=False, compare=False)
+    episodes: int | None = None
 
     @cached_property
     def _now(self) -> tuple[float, float, tuple[float, float]]:
