@@ -44,6 +44,11 @@ class Trials:
         "NAME",
         names=("--task",),
     )
+    ratio: tuple[int, int] | None = option(
+        "A table of trials without pairs: how many of --a, and of --b, make an outcome, fixed beforehand; by default 1 "
+        "1. With 1 4 each trial of --a is compared with the mean of the next 4 of --b.",
+        "N N",
+    )
 
 
 @dataclass(frozen=True)
@@ -83,8 +88,15 @@ class TrialQuestion:
             return assess(first, threshold=self.bar, delta=self.delta, budget=self.budget)
         if self.agents.b == self.agents.a:
             raise InputError(f"--a and --b are both {self.agents.a!r}; name two agents")
-        more = {"indifference": self.indifference, "budget": self.budget}
-        return compare(first, found[self.agents.b], delta=self.delta, margin=self.bar or 0.0, **more)
+        return compare(
+            first,
+            found[self.agents.b],
+            delta=self.delta,
+            margin=self.bar or 0.0,
+            indifference=self.indifference,
+            budget=self.budget,
+            ratio=self.agents.ratio or (1, 1),
+        )
 
     def first_of(self, found: Table) -> str:
         """The agent that is asked about; the only one in the table if nobody is named."""
@@ -112,7 +124,7 @@ def is_table(model: str, agents: Trials) -> bool:
     """Whether a command is about a table of trials: by its name; refused where only the options say so."""
     if is_log(model):
         return True
-    for name, value in (("--a", agents.a), ("--b", agents.b), ("--task", agents.tasks)):
+    for name, value in (("--a", agents.a), ("--b", agents.b), ("--task", agents.tasks), ("--ratio", agents.ratio)):
         if value:
             raise InputError(
                 f"{name} is for a table of trials, and {model} is not one; name a CSV, JSON lines or Parquet file"

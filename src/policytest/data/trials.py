@@ -24,10 +24,11 @@ those in which A is better.) One bet on the mean of a round would be fair as wel
 stake only with f <= 1, where the product stakes f for each task: with T = 10 tasks of which the growth would be best
 at f = 1/2 each, the mean wants f = 5. With one trial of each of 500 tasks there is one round, which may suffice.
 
-*Why not more of a surplus?* Each of 20 new trials could be compared with the mean of 5 old ones, which has a smaller
-variance; but how many old ones belong to each must not depend on how many there will be of either. Bets on each agent
-by itself, whose product is looked at for the worst common value c of V_A <= c <= V_B, take trials in any order, and pay
-about log(n)/2 nats for not knowing c: with delta = 0.05 that is more than they save up to about a ratio of 4 to 1.
+*More trials of one agent.* With a ``ratio`` of 1 to 4, fixed beforehand, each trial of A is compared with the mean of the
+next 4 of B: D has the same mean, the same range and a smaller variance, and all of the above holds. (The ratio must not
+be chosen by how many trials there happen to be. Bets on each agent by itself, whose product is looked at for the worst
+common value c, V_A <= c <= V_B, would need no ratio; but they pay about log(n)/2 nats for not knowing c, which is more
+than a surplus is worth to them: `benchmarks/trials.py`.)
 """
 
 from __future__ import annotations
@@ -56,13 +57,13 @@ MOST_NAMED = 5  # labels that a message lists
 class MatchedTrials:
     """The trials of one agent, or of two, in rounds: one of each task, and of each agent.
 
-    ``index`` [K, n] has for each outcome the trial of each agent; ``tasks`` are the names of the tasks, "" if there are
-    none; ``labelled`` says that pairs have labels, and ``alone`` how many trials have one that no other agent has.
+    ``index`` has for each agent, [n, r], the trials of each outcome; ``tasks`` are the names of the tasks, "" if there
+    are none; ``labelled`` says that pairs have labels, and ``alone`` how many trials have one that no other agent has.
     """
 
     logs: tuple[LoggedEpisodes, ...]
     tasks: tuple[str, ...]
-    index: IntArray
+    index: tuple[IntArray, ...]
     labelled: bool = False
     alone: int = 0
     agent_policy: ClassVar[str] = ""
@@ -72,26 +73,30 @@ class MatchedTrials:
     actions: None = field(default=None, init=False)
 
     @classmethod
-    def of(cls, logs: Sequence[LoggedEpisodes]) -> MatchedTrials:
+    def of(cls, logs: Sequence[LoggedEpisodes], ratio: Sequence[int] = (1, 1)) -> MatchedTrials:
         """The trials of these agents, by task, and by pair where they have labels for it."""
         for log in logs:
             _check(log)
         tasks, members = _by_task(logs)
         labelled = len(logs) > 1 and _all_or_none("pair", logs)
         _all_or_none("order", logs)
-        match = _by_label if labelled else _by_place
-        found = [match(logs, [members[k][t] for k in range(len(logs))], task) for t, task in enumerate(tasks)]
-        rounds = min(part.shape[1] for part in found)
-        index = np.stack([part[:, :rounds] for part in found], axis=2).reshape(len(logs), -1)
-        alone = sum(log.n_episodes for log in logs) - sum(part.size for part in found) if labelled else 0
+        if labelled and any(r != 1 for r in ratio):
+            raise InputError("ratio is for trials without labels, and these have a pair; leave one of the two out")
+        found = [_matched(logs, own, task, labelled, ratio) for task, own in zip(tasks, members, strict=True)]
+        rounds = min(len(part[0]) for part in found)
+        index = tuple(
+            np.stack([part[k][:rounds] for part in found], axis=1).reshape(rounds * len(tasks), -1)
+            for k in range(len(logs))
+        )
+        paired = sum(groups.size for part in found for groups in part)
+        alone = sum(log.n_episodes for log in logs) - paired if labelled else 0
         return cls(tuple(logs), tasks, index, labelled, alone)
 
     def of_task(self, t: int) -> MatchedTrials:
         """Those of one task: all of them, also beyond the last round."""
-        _, members = _by_task(self.logs)
-        match = _by_label if self.labelled else _by_place
-        index = match(self.logs, [members[k][t] for k in range(len(self.logs))], self.tasks[t])
-        return MatchedTrials(self.logs, (self.tasks[t],), index, self.labelled)
+        own, task = _by_task(self.logs)[1][t], self.tasks[t]
+        index = _matched(self.logs, own, task, self.labelled, [groups.shape[1] for groups in self.index])
+        return MatchedTrials(self.logs, (task,), index, self.labelled)
 
     @property
     def rivals(self) -> tuple[str, ...]:
@@ -107,23 +112,24 @@ class MatchedTrials:
     @cached_property
     def outcomes(self) -> FloatArray:
         """[n] the outcome of each trial, or the difference of each pair."""
-        first, *others = (log.outcomes.returns[trials] for log, trials in zip(self.logs, self.index, strict=True))
+        groups = zip(self.logs, self.index, strict=True)
+        first, *others = (log.outcomes.returns[trials].mean(axis=1) for log, trials in groups)
         return np.asarray(first - others[0] if others else first, dtype=np.float64)
 
     @property
     def steps(self) -> IntArray:
         """[n] how many trials each outcome takes."""
-        return np.full(self.index.shape[1], len(self.logs), dtype=np.int64)
+        return np.full(len(self.index[0]), sum(trials.shape[1] for trials in self.index), dtype=np.int64)
 
     @property
     def rounds(self) -> int:
         """How many there are."""
-        return self.index.shape[1] // len(self.tasks)
+        return len(self.index[0]) // len(self.tasks)
 
     @property
     def waiting(self) -> tuple[int, ...]:
         """How many trials of each agent are in no round."""
-        return tuple(log.n_episodes - self.index.shape[1] for log in self.logs)
+        return tuple(log.n_episodes - trials.size for log, trials in zip(self.logs, self.index, strict=True))
 
     @property
     def bounds(self) -> tuple[float, float]:
@@ -183,9 +189,9 @@ def _all_or_none(name: str, logs: Sequence[LoggedEpisodes]) -> bool:
 
 
 def _by_task(logs: Sequence[LoggedEpisodes]) -> tuple[tuple[str, ...], list[list[IntArray]]]:
-    """The tasks in the order in which they first appear, and for each agent the trials of each task."""
+    """The tasks in the order in which they first appear, and for each of them the trials of each agent."""
     if not _all_or_none("task", logs):
-        return ("",), [[np.arange(log.n_episodes)] for log in logs]
+        return ("",), [[np.arange(log.n_episodes) for log in logs]]
     named = [[str(one) for one in log.task.tolist()] for log in logs]
     tasks = tuple(dict.fromkeys(name for names in named for name in names))
     for k, names in enumerate(named):
@@ -197,12 +203,31 @@ def _by_task(logs: Sequence[LoggedEpisodes]) -> tuple[tuple[str, ...], list[list
             )
     places = {task: t for t, task in enumerate(tasks)}
     codes = [np.array([places[name] for name in names]) for names in named]
-    return tasks, [[np.flatnonzero(code == t) for t in range(len(tasks))] for code in codes]
+    return tasks, [[np.flatnonzero(code == t) for code in codes] for t in range(len(tasks))]
 
 
-def _by_place(logs: Sequence[LoggedEpisodes], members: list[IntArray], task: str) -> IntArray:
-    """[K, n] the k-th trial of each agent."""
-    return np.stack([trials[: min(map(len, members))] for trials in members])
+def in_turn(logs: Sequence[LoggedEpisodes]) -> tuple[tuple[str, ...], list[list[IntArray]]]:
+    """The tasks; and for each of them the trials of each agent in the order of rounds: with labels, those that all have.
+
+    Without labels some agents may have more than others.
+    """
+    for log in logs:
+        _check(log)
+    tasks, members = _by_task(logs)
+    _all_or_none("order", logs)
+    if not _all_or_none("pair", logs):
+        return tasks, members
+    return tasks, [list(_by_label(logs, own, task)) for task, own in zip(tasks, members, strict=True)]
+
+
+def _matched(
+    logs: Sequence[LoggedEpisodes], members: list[IntArray], task: str, labelled: bool, ratio: Sequence[int]
+) -> tuple[IntArray, ...]:
+    """For each agent, [n, r], the trials of a task that make an outcome: those with a label, or the next ones."""
+    if labelled:
+        return tuple(trials[:, None] for trials in _by_label(logs, members, task))
+    n = min(len(trials) // r for trials, r in zip(members, ratio, strict=False))
+    return tuple(trials[: n * r].reshape(n, r) for trials, r in zip(members, ratio, strict=False))
 
 
 def _by_label(logs: Sequence[LoggedEpisodes], members: list[IntArray], task: str) -> IntArray:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from policytest._base.arrays import Arrays, FloatArray, IntArray
+from policytest._base.arrays import Arrays, BoolArray, FloatArray, IntArray
 
 
 class Outcomes(NamedTuple):
@@ -28,6 +28,10 @@ class Outcomes(NamedTuple):
         return Outcomes(
             self.above[first:last], self.below[first:last], self.returns[first:last], self.steps[first:last]
         )
+
+    def where(self, wanted: BoolArray) -> Outcomes:
+        """Those of them that are wanted."""
+        return Outcomes(self.above[wanted], self.below[wanted], self.returns[wanted], self.steps[wanted])
 
 
 NO_OUTCOMES = Outcomes(np.zeros(0), np.zeros(0), np.zeros(0), np.zeros(0, dtype=np.int64))

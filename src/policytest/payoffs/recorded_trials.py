@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-from policytest.data.trials import MatchedTrials
+from collections.abc import Sequence
+
+import numpy as np
+
+from policytest.data.logged_episodes import LoggedEpisodes
+from policytest.data.trials import MatchedTrials, in_turn
 from policytest.payoffs.outcomes import NO_OUTCOMES, EpisodeSupply, Outcomes
+from policytest.payoffs.rounds import Round, RoundSupply
 
 
 class RecordedTrials(EpisodeSupply):
@@ -27,3 +33,29 @@ class RecordedTrials(EpisodeSupply):
             return NO_OUTCOMES
         self.taken, found = True, self.trials.outcomes
         return Outcomes(found, found, found, self.trials.steps)
+
+
+class TrialRounds(RoundSupply):
+    """The trials of several agents in rounds, one of each agent and task.
+
+    The next round is there if all agents that are asked for have a further trial in every task: no trial is left out,
+    and a round waits for all of its trials, so that what is bet on does not depend on which were made first.
+    """
+
+    def __init__(self, logs: Sequence[LoggedEpisodes]) -> None:
+        self.bounds = [log.bounds for log in logs]
+        self.names, trials = in_turn(logs)
+        self.tasks, self.next = len(self.names), 0
+        returns = [log.outcomes.returns for log in logs]
+        self.outcomes = [[returns[i][own] for i, own in enumerate(of_task)] for of_task in trials]
+
+    def take(self, agents: Sequence[int], most: int) -> Round | None:
+        """The next round of these agents; None if one of them has no further trial."""
+        if any(len(of_task[i]) <= self.next for of_task in self.outcomes for i in agents):
+            self.exhausted = True
+            return None
+        found = np.full((len(self.bounds), self.tasks), np.nan)
+        for t, of_task in enumerate(self.outcomes):
+            found[agents, t] = [of_task[i][self.next] for i in agents]
+        self.next += 1
+        return Round.of(found)

@@ -66,6 +66,7 @@ def compare(
     max_seconds: float | None = None,
     budget: int | None = None,
     parallel: int = 1,
+    ratio: tuple[int, int] = (1, 1),
 ) -> Verdict:
     """Is policy A better than policy B by more than the margin? Sample until that is settled, error at most delta.
 
@@ -94,10 +95,13 @@ def compare(
         If positive, betting may also answer "within": V^A - V^B differs from the margin by less than this. Then even a
         tie ends. Half of delta is spent on it.
     budget
-        As in `decide`: transitions of both policies together, pairs of `Episodes`, or, of recorded trials, those of
-        each agent in each task that are planned.
+        As in `decide`: transitions of both policies together, pairs of `Episodes`, or, of recorded trials, the pairs in
+        each task that are planned.
     parallel
         As in `decide`: how many rollouts of both policies, or pairs of `Episodes`, are under way at once.
+    ratio
+        Of recorded trials without a ``pair``: how many of A, and of B, make an outcome; fixed beforehand. With 1 to 4
+        each trial of A is compared with the mean of the next 4 of B, so that fewer of A are needed.
     checkpoint, resume, progress
         As in `decide`; so is Ctrl-C, which ends the run between two draws.
 
@@ -119,7 +123,9 @@ def compare(
     if isinstance(task_a, LoggedEpisodes):
         given = {"sim": sim, "method": method, "max_samples": max_samples, "max_seconds": max_seconds}
         not_of_trials(**given, checkpoint=checkpoint, resume=resume, parallel=None if parallel == 1 else parallel)
-        return compare_trials(task_a, task_b, question)
+        return compare_trials(task_a, task_b, question, ratio)
+    if tuple(ratio) != (1, 1):
+        raise InputError(f"ratio is {ratio}, and is for recorded trials, LoggedEpisodes; leave it out")
     if isinstance(task_a, Episodes) or isinstance(task_b, Episodes):
         driver.checked_source(task_a, sim)
         driver.checked_method(method, task_a)

@@ -11,8 +11,10 @@ that table is wrong.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from policytest._base import arrays
 from policytest._base.errors import InputError
 from policytest.data.logged_episodes import LoggedEpisodes
 from policytest.data.trials import MatchedTrials
@@ -44,12 +46,22 @@ class TrialBetting:
         return f"betting on recorded trials, {a} against {b} in pairs {how}{rounds}"
 
 
-def compare_trials(a: LoggedEpisodes, b: object, question: Question) -> Verdict:
+def compare_trials(a: LoggedEpisodes, b: object, question: Question, ratio: object = (1, 1)) -> Verdict:
     """Is agent A better than agent B by more than the margin, by the trials of each?"""
     if not isinstance(b, LoggedEpisodes):
         raise InputError(f"task_b is a {type(b).__name__}, and task_a is LoggedEpisodes; pass LoggedEpisodes of both")
     check_equal(a, b, ("discount",), "their returns are only comparable with the same: pass the same")
-    return judged_trials(MatchedTrials.of((a, b)), question)
+    return judged_trials(MatchedTrials.of((a, b), _checked_ratio(ratio)), question)
+
+
+def _checked_ratio(ratio: object) -> tuple[int, int]:
+    """How many trials of A, and of B, make an outcome."""
+    if not isinstance(ratio, Sequence) or isinstance(ratio, str) or len(ratio) != 2:
+        raise InputError(f"ratio is {arrays.shown(ratio)}; pass two numbers of trials, of A and of B, such as (1, 4)")
+    a, b = (arrays.whole_number(f"ratio[{k}]", r) for k, r in enumerate(ratio))
+    if min(a, b) < 1:
+        raise InputError(f"ratio is ({a}, {b}); both must be at least 1")
+    return a, b
 
 
 def judged_trials(trials: MatchedTrials, question: Question) -> Verdict:

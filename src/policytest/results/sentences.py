@@ -421,7 +421,9 @@ def _about_episodes(task: Episodes | LoggedEpisodes, question: str) -> list[str]
 def budget_rows(budget: int | None, counts: Seen, about: str = "value", task: Subject = NOBODY) -> list[Row]:
     """What was allowed, if that was fixed beforehand."""
     unit = "pairs of episodes" if about == "difference" else "episodes"
-    unit = "transitions" if counts.episodes is None else "trials of each agent and task" if is_about_trials(task) else unit
+    unit = "transitions" if counts.episodes is None else unit
+    if is_about_trials(task):
+        unit = f"{unit.replace('episodes', 'trials')}{' in each task' if OVER_TASKS in of_episodes(task) else ''}"
     return [] if budget is None else [Row("budget", number(budget), f"{unit}, fixed beforehand", "budget", budget)]
 
 

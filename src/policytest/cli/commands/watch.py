@@ -67,7 +67,7 @@ def watch(
         bar = margin if trials.b is not None else threshold
         asked = TrialQuestion(model, trials, data.column, return_range, delta, bar, budget=budget)
         return watched(asked, output, GOOD if trials.b is None else WHICH, follow, idle)
-    check_trials(b=trials.b, task=trials.tasks, return_range=return_range, margin=margin, budget=budget)
+    check_trials(b=trials.b, task=trials.tasks, ratio=trials.ratio, return_range=return_range, margin=margin, budget=budget)
     check_files((*files_of(question, model), log), {"--html": output.html})
     max_samples = sampling.max_samples
     with quiet_stdout(output.json):
