@@ -320,8 +320,8 @@ class LoggedEpisodes:
         if (at := arrays.first(column != np.repeat(column[first], np.diff(grouped.start)))) is not None:
             episode = int(np.searchsorted(grouped.start, at, side="right")) - 1
             raise InputError(
-                f"{name} of episode {grouped.name(episode)} is {arrays.shown(column[first[episode]])} in one row and "
-                f"{arrays.shown(column[at])} in another; all rows of an episode have the same"
+                f"{name} of episode {grouped.name(episode)} is {arrays.shown(column[first[episode] :].tolist()[0])} in one row and "
+                f"{arrays.shown(column[at : at + 1].tolist()[0])} in another; all rows of an episode have the same"
             )
         if name == "order" and (at := arrays.first(np.diff(column[first]) < 0)) is not None:
             raise InputError(f"order[{at + 1}] is less than order[{at}]; pass the trials in the order they were made")
