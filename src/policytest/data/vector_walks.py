@@ -6,6 +6,10 @@ the next one (Gymnasium's `AutoresetMode`):
     SAME_STEP   within the step that ended it
     NEXT_STEP   at the next step, which moves the other rows, ignores the action of this one, and pays it nothing
     DISABLED    where it is asked to: ``reset(options={"reset_mask": rows})``
+
+*A seed for each episode.* The rows of `SyncVectorEnv` and `AsyncVectorEnv` can be reset at any time, each with a seed,
+also right after they have begun by themselves. Other vectors are seeded once, when all rows are reset; from then on a
+row goes on with the random numbers that its earlier episodes have left.
 """
 
 from __future__ import annotations
@@ -32,6 +36,16 @@ class Stepped(NamedTuple):
     only_reset: BoolArray | None
 
 
+class Desk:
+    """Who steps a vector at present."""
+
+    user: object = None
+
+    def serve(self, user: object) -> None:
+        """From now on this one steps it."""
+        self.user = user
+
+
 class VectorWalk:
     """A vector of environments and an agent.
 
@@ -49,23 +63,36 @@ class VectorWalk:
             )
         self.n = int(env.num_envs)
         self.mode = _mode(env)
-        self.is_plain = hasattr(env.unwrapped, "env_fns")  # SyncVectorEnv and AsyncVectorEnv: a seed for each row
+        self.is_plain = hasattr(env.unwrapped, "env_fns")  # SyncVectorEnv and AsyncVectorEnv: a seed for each episode
         self.can_reset_rows = self.is_plain or self.mode == "DISABLED"
         self.time_limit = _time_limit(env)
         self.utils: Any = importlib.import_module("gymnasium.vector.utils")
-        self.user: object = None
+        self.desk = Desk()
+
+    @property
+    def user(self) -> object:
+        """Who steps the vector at present."""
+        return self.desk.user
 
     def serve(self, user: object) -> None:
         """From now on this one steps it; None: whoever comes next begins again."""
-        self.user = user
+        self.desk.serve(user)
 
-    def begin(self, seed: int) -> None:
-        """Reset all rows; the seed fixes what follows."""
+    def is_of(self, other: VectorWalk) -> bool:
+        """Whether the two step the same vector."""
+        return bool(self.env.unwrapped is other.env.unwrapped)
+
+    def share_with(self, other: VectorWalk) -> None:
+        """The two step the same vector, with different agents: each notices that the other one has stepped it."""
+        self.desk = other.desk
+
+    def begin(self, seed: int, own: list[int] | None = None) -> None:
+        """Reset all rows; the seed fixes what follows. ``own`` are seeds of the rows, in the place of its own."""
         self.turn.seed(seed)
         self.rng = self.act.begin(seed, getattr(self.env, "action_space", None))
         self.starts = np.ones(self.n, dtype=np.bool_)  # rows in which an episode begins
         self.memory: Any = None if self.batched else [None] * self.n
-        seeds = np.random.default_rng(seed).integers(LARGEST_SEED, size=self.n).tolist()
+        seeds = own or np.random.default_rng(seed).integers(LARGEST_SEED, size=self.n).tolist()
         self.observations = first_observation(self.env.reset(seed=seeds if self.is_plain else seed))
         self.waiting: BoolArray | None = None  # rows that the next step only resets
 
@@ -116,6 +143,12 @@ class VectorWalk:
                 self.observations = first_observation(self.env.reset(options={"reset_mask": asked.copy()}))
         self.starts = self.starts | begun
         return begun
+
+    def renew_from(self, seeds: list[int | None], over: BoolArray) -> BoolArray:
+        """The same where each of the rows that are over begins at once, with a seed of its own; None: without one."""
+        self.observations = first_observation(self.env.reset(seed=seeds, options={"reset_mask": over.copy()}))
+        self.starts = self.starts | over
+        return over
 
     def _actions(self) -> object:
         if not self.batched:

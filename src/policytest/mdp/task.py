@@ -427,7 +427,7 @@ def about_task(task: Described) -> Document:
     names = {key: None if given is None else [str(label) for label in given] for key, given in labels.items()}
     found: Document = {**names, "assumptions": list(task.assumptions)}
     found |= {"agent_policy": task.agent_policy} if task.agent_policy else {}
-    return found | ({"agents": list(rivals)} if (rivals := rivals_of(task)) else {})
+    return found | ({"rivals": list(rivals)} if (rivals := rivals_of(task)) else {})
 
 
 def rivals_of(task: Described) -> tuple[str, ...]:

@@ -17,8 +17,8 @@ from policytest.methods.return_run import ReturnsRun
 from policytest.methods.run import Traits
 from policytest.payoffs.cut_returns import CutEpisodes
 from policytest.payoffs.outcomes import EpisodeSupply
-from policytest.payoffs.pairs import PairedEpisodes
 from policytest.payoffs.returns import DrawnEpisodes, WholeEpisodes
+from policytest.payoffs.side_by_side import pairs_of, takes_seeds
 from policytest.payoffs.vector_returns import VectoredEpisodes
 
 
@@ -58,19 +58,25 @@ def supply_of(episodes: Episodes, rng: Seed) -> EpisodeSupply:
     return DrawnEpisodes(WholeEpisodes(episodes) if episodes.critic is None else CutEpisodes(episodes), rng)
 
 
+SAME_SEED = "with the same seed"
+IN_ORDER = "in the order in which they begin, independent of each other"
+"""How the episodes of two agents are paired."""
+
+
 @dataclass(frozen=True)
 class PairedBetting:
     """The method of a comparison of `Episodes`, for its verdict; and which policy of each agent is run."""
 
     policies: tuple[str, str] = ("", "")
+    pairing: str = SAME_SEED
 
     def describe(self) -> str:
         """The method in a few words."""
         a, b = (f" ({which})" if which else "" for which in self.policies)
-        return f"betting on returns, agent A{a} against agent B{b} in pairs of episodes with the same seed"
+        return f"betting on returns, agent A{a} against agent B{b} in pairs of episodes {self.pairing}"
 
 
 def paired_run(a: Episodes, b: Episodes, margin: float, rng: Seed, indifference: float = 0.0) -> ReturnsRun:
     """The test at work."""
-    method = PairedBetting((a.agent_policy, b.agent_policy))
-    return ReturnsRun(method, a, margin, DrawnEpisodes(PairedEpisodes(a, b), rng), indifference)
+    method = PairedBetting((a.agent_policy, b.agent_policy), SAME_SEED if takes_seeds((a, b)) else IN_ORDER)
+    return ReturnsRun(method, a, margin, pairs_of(a, b, rng), indifference)

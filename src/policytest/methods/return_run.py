@@ -23,8 +23,7 @@ from policytest.eprocess.interval import Score
 from policytest.eprocess.strategies import AIMED, ENDS, ON_RETURNS, Moments
 from policytest.methods.run import Run, Settings
 from policytest.payoffs.outcomes import EpisodeSupply, Outcomes
-from policytest.payoffs.parallel_returns import ParallelEpisodes
-from policytest.payoffs.returns import DrawnEpisodes
+from policytest.payoffs.parallel_returns import in_processes
 
 REFIT = 1.05  # fractions are fitted again when the episodes have grown by this factor
 PRIOR = 0.3  # of one episode: the mean square of what a full bet wins, before anything is seen
@@ -88,12 +87,7 @@ class ReturnsRun(Run):
 
     def work_in_parallel(self, workers: int) -> None:
         """Have so many episodes, or pairs of them, under way in as many processes."""
-        if not isinstance(self.source, DrawnEpisodes):
-            raise InputError(
-                "parallel: a vector of environments runs several episodes at once by itself",
-                "leave parallel out (it is then 1), or pass one environment in the place of the vector",
-            )
-        self.source = ParallelEpisodes(self.source, workers)
+        self.source = in_processes(self.source, workers)
 
     def stop_after(self, episodes: int) -> None:
         """Look at so many episodes at most."""

@@ -35,12 +35,16 @@ def check_alike(task_a: Task, task_b: Task) -> None:
         raise InputError("task_a.support and task_b.support differ; both policies meet the same kernel: pass the same")
 
 
-def check_equal(a: object, b: object, names: tuple[str, ...], otherwise: str) -> None:
+TASKS = "task_a", "task_b"
+"""What the two sides of a comparison are called in errors."""
+
+
+def check_equal(a: object, b: object, names: tuple[str, ...], otherwise: str, called: tuple[str, str] = TASKS) -> None:
     """Both sides of a comparison have the same."""
     for name in names:
         first, second = getattr(a, name), getattr(b, name)
         if first != second:
-            raise InputError(f"task_a.{name} is {first} and task_b.{name} is {second}; {otherwise}")
+            raise InputError(f"{called[0]}.{name} is {first} and {called[1]}.{name} is {second}; {otherwise}")
 
 
 def _check_observed(task_a: Task, task_b: Task) -> None:

@@ -11,76 +11,106 @@ is what pairing saves. It comes from the environment's own luck, such as the sta
 `reset(seed=...)` fixes it. An environment that does not honour its seed has none: the two episodes are then
 independent, and the test is as valid and takes more pairs.
 
-Both agents may share one environment object: an episode is over before the next begins.
+Both agents may share one environment object: an episode is over before the next begins. More than two agents, of which
+some are not asked for any more, play in the same way: each seed is used for an episode of each.
+
+Vectors of environments, which run several episodes at once, are in `policytest.payoffs.side_by_side`.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from policytest._base import arrays
 from policytest._base.arrays import Arrays
 from policytest._base.errors import InputError
 from policytest.data.episodes import Episodes
-from policytest.data.walks import FunctionWalk, Walk
-from policytest.payoffs.known_range import check_equal
+from policytest.payoffs.known_range import TASKS, check_equal
 from policytest.payoffs.returns import Drawing, Episode, GivenUp, Played, WholeEpisodes
 
+Shown = tuple[Played | None, ...]
+"""The episode of each agent from one seed; None where an agent was not asked."""
 
-class PairedEpisodes(WholeEpisodes):
-    """Pairs of episodes, each from one seed."""
 
-    def __init__(self, a: Episodes, b: Episodes) -> None:
-        super().__init__(a)
-        self.one, self.other = WholeEpisodes(a), WholeEpisodes(b)
-        self.low, self.high = difference_bounds(a, b)
+class TogetherEpisodes(WholeEpisodes):
+    """Episodes of several agents, each time from one seed. The plan says which of them are asked."""
+
+    def __init__(self, *agents: Episodes) -> None:
+        super().__init__(agents[0])
+        self.players = [WholeEpisodes(one) for one in agents]
+        self.asked = tuple(range(len(agents)))
 
     @property
     def agents(self) -> tuple[Episodes, ...]:
-        """Both of them."""
-        return self.one.about, self.other.about
+        """All of them."""
+        return tuple(player.about for player in self.players)
 
-    def run(self, seed: int, plan: None) -> tuple[Played, Played]:
-        """Both episodes of a pair."""
-        self.one.allow(self.most, self.stop)
-        first = self.one.run(seed, plan)
-        self.other.allow(self.most - first.steps, self.stop)
-        try:
-            return first, self.other.run(seed, plan)
-        except GivenUp as given_up:
-            raise GivenUp(first.steps + given_up.steps) from None
+    def ask(self, agents: tuple[int, ...]) -> None:
+        """From the next seed on, these agents have an episode."""
+        self.asked = agents
 
-    def steps_of(self, seen: tuple[Played, Played]) -> int:
-        """The transitions of both."""
-        return seen[0].steps + seen[1].steps
+    def plan_of(self, ahead: int) -> tuple[int, ...]:
+        """Which agents have an episode."""
+        return self.asked
 
-    def given_up_at(self, seen: tuple[Played, Played], most: float) -> int | None:
-        """In the first one, or in the second."""
-        first, second = seen
-        if (at := self.one.given_up_at(first, most)) is not None:
-            return at
-        at = self.other.given_up_at(second, most - first.steps)
-        return None if at is None else first.steps + at
+    def run(self, seed: int, plan: tuple[int, ...]) -> Shown:
+        """The episodes of those that are asked, one after the other."""
+        steps, found = 0, list[Played | None]([None] * len(self.players))
+        for i in plan:
+            self.players[i].allow(self.most - steps, self.stop)
+            try:
+                played: Played = self.players[i].run(seed, None)
+            except GivenUp as given_up:
+                raise GivenUp(steps + given_up.steps) from None
+            steps, found[i] = steps + played.steps, played
+        return tuple(found)
 
-    def settled(self, seen: tuple[Played, Played]) -> Episode:
-        """The difference of the returns of a pair, and the steps of both."""
-        first, steps, (low, high) = self.one.settled(seen[0])
-        second, more, (low_b, high_b) = self.other.settled(seen[1])
-        return Episode(first - second, steps + more, (low - high_b, high - low_b))
+    def steps_of(self, seen: Shown) -> int:
+        """The transitions of all."""
+        return sum(played.steps for played in seen if played is not None)
+
+    def given_up_at(self, seen: Shown, most: float) -> int | None:
+        """In the first one, or in a later one."""
+        steps = 0
+        for player, played in zip(self.players, seen, strict=True):
+            if played is not None:
+                if (at := player.given_up_at(played, most - steps)) is not None:
+                    return steps + at
+                steps += played.steps
+        return None
+
+    def settled(self, seen: Shown) -> Any:
+        """The episode of each agent; None of one that was not asked."""
+        both = zip(self.players, seen, strict=True)
+        return [None if played is None else player.settled(played) for player, played in both]
 
     def repeat(self, drawing: Drawing) -> None:
-        """Both agents repeat their latest episodes."""
-        self.one.repeat(drawing)
-        self.other.repeat(drawing)
+        """All agents repeat their latest episodes."""
+        for player in self.players:
+            player.repeat(drawing)
 
     def state(self) -> Arrays:
-        """The latest episodes of both."""
-        return self.one.state() | {"other_recent": self.other.state()["recent"]}
+        """The latest episodes of all."""
+        return {f"recent_{i}": player.state()["recent"] for i, player in enumerate(self.players)}
 
     def restore(self, state: Arrays) -> None:
         """Those of the run that goes on."""
-        self.one.restore(state)
-        self.other.restore({"recent": state["other_recent"]})
+        for i, player in enumerate(self.players):
+            player.restore({"recent": state[f"recent_{i}"]})
+
+
+class PairedEpisodes(TogetherEpisodes):
+    """Pairs of episodes, each from one seed."""
+
+    def __init__(self, a: Episodes, b: Episodes) -> None:
+        super().__init__(a, b)
+        self.low, self.high = difference_bounds(a, b)
+
+    def settled(self, seen: Shown) -> Episode:
+        """The difference of the returns of a pair, and the steps of both."""
+        (first, steps, (low, high)), (second, more, (low_b, high_b)) = super().settled(seen)
+        return Episode(first - second, steps + more, (low - high_b, high - low_b))
 
 
 def difference_bounds(a: Episodes, b: Episodes) -> tuple[float, float]:
@@ -89,22 +119,21 @@ def difference_bounds(a: Episodes, b: Episodes) -> tuple[float, float]:
 
 
 def whole_episodes(name: str, given: object) -> Episodes:
-    """Episodes that can be run one by one from a seed. A critic has no part in pairs, which are of whole episodes."""
+    """Whole episodes of an agent: a critic, which may end them early, has no part in pairs."""
     if not isinstance(given, Episodes):
         raise InputError(f"{name} is a {type(given).__name__}; Episodes are compared with Episodes: pass two of them")
-    if not isinstance(given.walk, Walk | FunctionWalk):
-        raise InputError(f"{name} has a vector of environments, and pairs are run one by one; pass one environment")
     if given.score is not None:
         raise InputError(f"{name} has a score, and pairs compare mean returns; leave it out")
     return given if given.critic is None else replace(given, critic=None)
 
 
-def check_same_return(a: Episodes, b: Episodes) -> None:
+def check_same_return(a: Episodes, b: Episodes, called: tuple[str, str] = TASKS) -> None:
     """Refuse returns that do not mean the same, and say in what they differ."""
-    check_equal(a, b, ("discount", "horizon"), "their returns are only comparable with the same: pass the same")
+    told = "their returns are only comparable with the same: pass the same"
+    check_equal(a, b, ("discount", "horizon"), told, called)
     if a.judge != b.judge:
         first, second = arrays.shown(a.outcome), arrays.shown(b.outcome)
         raise InputError(
-            f"task_a.outcome is {first} and task_b.outcome is {second}; their episodes are only comparable with the "
-            "same: pass the same function, or the same words"
+            f"{called[0]}.outcome is {first} and {called[1]}.outcome is {second}; their episodes are only comparable "
+            "with the same: pass the same function, or the same words"
         )

@@ -35,7 +35,8 @@ from policytest._base.errors import InputError
 from policytest.data.episodes import Episodes
 from policytest.data.processes import DEATHS, Call, Died, Processes, Stopped, pickled
 from policytest.data.walks import LARGEST_SEED, Walk
-from policytest.payoffs.returns import DrawnEpisodes, Episode, GivenUp, WholeEpisodes
+from policytest.payoffs.outcomes import EpisodeSupply
+from policytest.payoffs.returns import DrawnEpisodes, GivenUp, WholeEpisodes
 
 REMEDIES = {
     "env": "pass the id of an environment, or a function run(rng) that makes what it needs where it is called",
@@ -65,7 +66,7 @@ class ParallelEpisodes(DrawnEpisodes):
         self.under_way: deque[UnderWay] = deque()
         self.processes: Processes | None = None
 
-    def next(self, most: float) -> Episode | None:
+    def next(self, most: float) -> Any:
         """The episode that is next in the order of their beginnings; ``rng`` is where its seed is drawn."""
         self.given_up = self.unfinished = 0
         try:
@@ -153,6 +154,16 @@ class ParallelEpisodes(DrawnEpisodes):
         """Go on with the seeds that come next."""
         super().restore(state)
         self.close()
+
+
+def in_processes(supply: EpisodeSupply, workers: int) -> ParallelEpisodes:
+    """The episodes of a supply in so many processes; refused of vectors."""
+    if not isinstance(supply, DrawnEpisodes):
+        raise InputError(
+            "parallel: a vector of environments runs several episodes at once by itself",
+            "leave parallel out (it is then 1), or pass one environment in the place of the vector",
+        )
+    return ParallelEpisodes(supply, workers)
 
 
 # ---------------------------------------------------------------- what a process needs

@@ -71,7 +71,7 @@ class WholeEpisodes:
     def look(self, threshold: float, lead: float, both_sides: bool) -> None:
         """What the next episodes are for; whole ones serve all."""
 
-    def episode(self, seed: int) -> Episode:
+    def episode(self, seed: int) -> Any:
         """An episode."""
         return self.settled(self.run(seed, self.plan_of(0)))
 
@@ -97,8 +97,8 @@ class WholeEpisodes:
         over = not isinstance(self.about.walk, FunctionWalk) and self.steps_of(seen) > most
         return int(max(most, 0)) if over else None
 
-    def settled(self, seen: Any) -> Episode:
-        """An episode that was run. Where its rest was not seen, the return is the middle of what it may be."""
+    def settled(self, seen: Any) -> Any:
+        """An `Episode` that was run. Where its rest was not seen, the return is the middle of what it may be."""
         self.recent.append(seen)
         seed, earned, steps, over = seen
         if over:
@@ -193,15 +193,15 @@ class DrawnEpisodes(EpisodeSupply):
 
     def take(self, most: float) -> Outcomes:
         """The next episode; none where it has more than ``most`` transitions, or is stopped."""
-        found = self.next(most)
+        found: Episode | None = self.next(most)
         if found is None:
             return NO_OUTCOMES
         total = np.array([found.total])
         above, below = (total + rest if rest else total for rest in found.unseen)
         return Outcomes(above, below, total, np.array([found.steps]))
 
-    def next(self, most: float) -> Episode | None:
-        """An episode; one that is interrupted or given up is not part of the run: its seed is drawn again."""
+    def next(self, most: float) -> Any:
+        """An episode, or None; one that is interrupted or given up is not part of the run: its seed is drawn again."""
         before, self.given_up = self.rng.bit_generator.state, 0
         self.player.allow(most, self.stop)
         try:

@@ -51,6 +51,17 @@ class Round(NamedTuple):
         low, high, middle = (np.ravel(part[i]) for part in (self.low, self.high, self.returns))
         return Outcomes(low, high, middle, _shared(int(self.steps[i]), len(middle)))
 
+    def only(self, agents: Sequence[int]) -> Round:
+        """The same without the outcomes of other agents."""
+        others = np.ones(len(self.returns), dtype=np.bool_)
+        others[list(agents)] = False
+        if np.isnan(self.returns[others]).all():
+            return self
+        low, high, returns, steps = (np.array(part) for part in self)
+        for part in (low, high, returns):
+            part[others] = np.nan
+        return Round(low, high, returns, np.where(others, 0, steps))
+
     def difference(self, a: int, b: int) -> Outcomes:
         """A's outcome less B's."""
         ends = self.low[a] - self.high[b], self.high[a] - self.low[b], self.returns[a] - self.returns[b]

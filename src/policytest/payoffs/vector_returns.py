@@ -14,6 +14,12 @@ that depends on earlier ones only, and what began after that number is left out,
 goes on repeats what followed the last reset, with the same seed, and compares the returns with those it had; an
 environment or an agent that does not repeat itself is refused.
 
+*A seed for each episode.* Two agents are compared under the same luck if the j-th episode of each has the same seed.
+``seeds`` draws them; then a row begins its next episode with the seed of its number, whichever row that is. What is
+not the environment's luck, such as the random numbers of an agent, comes from the seed of the block.
+
+*Two agents, one vector.* They take turns: ``ahead`` of the others, all of a block is run before any of it is handed on.
+
 All transitions count as samples, also those of episodes that were under way or left out (``extra``).
 """
 
@@ -55,13 +61,23 @@ NOT_ENDED = Ended(0, np.nan, np.nan, np.nan)
 class VectoredEpisodes(EpisodeSupply):
     """Episodes of a vector of environments, as a supply."""
 
-    def __init__(self, episodes: Episodes, walk: VectorWalk, rng: Seed) -> None:
+    def __init__(
+        self,
+        episodes: Episodes,
+        walk: VectorWalk,
+        rng: Seed,
+        seeds: np.random.Generator | None = None,
+        first_block: int = FIRST_BLOCK,
+        ahead: bool = False,
+    ) -> None:
         self.about, self.walk, self.rng = episodes, walk, generator(rng)
+        self.seeds, self.first_block, self.ahead = seeds, first_block, ahead
         self.low, self.high = episodes.bounds
         self.rewards = episodes.reward_range or (-LARGEST, LARGEST)
         self.before = self.dropped = 0
         self.thread: int | None = None  # where it stepped the vector, which then was not begun again by another one
         self.earlier: list[float] = []  # the seed of an earlier block, and the return of its first episode
+        self.earlier_own: list[int] = []
         self._new_block()
 
     # ------------------------------------------------------------ handing on
@@ -73,21 +89,29 @@ class VectoredEpisodes(EpisodeSupply):
 
     def take(self, most: int) -> Outcomes:
         """The episodes that are next in the order of their beginnings; none where the first does not end soon."""
+        if self._is_ready:
+            return self._hand_on()
         first = self.extra
         with self._drawing():
-            if self.walk.user is not self:
-                self._repeat()
             if len(self.handed) == self.size:
                 self.before, self.dropped = self.before + self.size, self.extra
-                self.earlier = [float(self.seed), self.handed[0]]
+                self.earlier, self.earlier_own = [float(self.seed), self.handed[0]], self.own
                 self._new_block()
+                self._repeat()
+            elif self.walk.user is not self:
                 self._repeat()
             left = -(-(most - (self.extra - first)) // self.walk.n)  # steps of the vector
             for _ in range(min(left, PATIENCE)):
-                if len(self.handed) in self.ready or self.stop():
+                if self._is_ready or self.stop():
                     break
                 self._step()
-            return self._hand_on()
+            return self._hand_on() if self._is_ready else NO_OUTCOMES
+
+    @property
+    def _is_ready(self) -> bool:
+        """Whether the next episode can be handed on."""
+        done = len(self.handed)
+        return done in self.ready and not (self.ahead and done + len(self.ready) < self.size)
 
     @contextmanager
     def _drawing(self) -> Iterator[None]:
@@ -124,8 +148,6 @@ class VectoredEpisodes(EpisodeSupply):
             self.ready[len(self.handed)] = ended
 
     def _hand_on(self) -> Outcomes:
-        if len(self.handed) not in self.ready:
-            return NO_OUTCOMES
         self.last: list[Ended] = []
         while len(self.handed) in self.ready:
             self.last.append(self.ready.pop(len(self.handed)))
@@ -140,9 +162,10 @@ class VectoredEpisodes(EpisodeSupply):
         self.seed = int(self.rng.integers(LARGEST_SEED))
         self.handed: list[float] = []
         self._clear()
+        self.own: list[int] = [] if self.seeds is None else self.seeds.integers(LARGEST_SEED, size=self.size).tolist()
 
     def _clear(self) -> None:
-        self.size = max(FIRST_BLOCK * self.walk.n, self.before // SHARE)
+        self.size = max(self.first_block * self.walk.n, self.before // SHARE)
         self.begun = self.made = self.handed_steps = 0
         self.ready: dict[int, Ended] = {}
 
@@ -152,10 +175,10 @@ class VectoredEpisodes(EpisodeSupply):
             if self.handed:
                 self._repeat()
             elif self.earlier:
-                block, (seed, first) = (self.seed, self.handed), self.earlier
-                self.seed, self.handed = int(seed), [first]
+                block, (seed, first) = (self.seed, self.handed, self.own), self.earlier
+                self.seed, self.handed, self.own = int(seed), [first], self.earlier_own
                 self._repeat()
-                self.seed, self.handed = block
+                self.seed, self.handed, self.own = block
                 self._clear()
                 self.walk.serve(None)
 
@@ -167,7 +190,7 @@ class VectoredEpisodes(EpisodeSupply):
         self.steps, self.number = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64)
         self.longest = 0  # of the steps, or more
         self.history: list[FloatArray] = []  # the rewards of the latest steps, where an outcome needs them
-        self.walk.begin(self.seed)
+        self.walk.begin(self.seed, self.own[:n])
         self._begin(np.ones(n, dtype=np.bool_))
         for index, expected in enumerate(kept):
             while index not in self.ready and index < self.size:
@@ -224,11 +247,20 @@ class VectoredEpisodes(EpisodeSupply):
         for number, total, steps, is_whole in zip(*columns, strict=True):
             self.ready[number] = self._outcome(total, steps, is_whole)
         self.number[over] = -1
-        begun = self.walk.renew(ended, counted & ~ended)
+        begun = self._renew(ended, counted & ~ended)
         if np.count_nonzero(begun):
             self._begin(begun)
         if self.walk.waiting is None and (self.number < 0).all():  # every row was cut: reset them all
             self.size = min(self.size, self.begun)
+
+    def _renew(self, ended: BoolArray, cut: BoolArray) -> BoolArray:
+        """Go on to the next episodes, each with its seed where it has one; the rows that have begun."""
+        if self.seeds is None:
+            return self.walk.renew(ended, cut)
+        over, seeds = ended | cut, list[int | None]([None] * self.walk.n)
+        for number, row in enumerate(np.flatnonzero(over).tolist(), self.begun):
+            seeds[row] = self.own[number] if number < len(self.own) else None
+        return self.walk.renew_from(seeds, over) if np.count_nonzero(over) else over
 
     def _judge(self, over: BoolArray, ended: BoolArray) -> None:
         """Put the outcomes of episodes that are over in the place of their returns."""
@@ -267,7 +299,15 @@ class VectoredEpisodes(EpisodeSupply):
             "block": np.array([self.walk.n, self.seed, self.before, self.dropped, under_way], dtype=np.int64),
             "block_returns": np.array(self.handed, dtype=np.float64),
             "earlier": np.array(self.earlier, dtype=np.float64),
+            **self._kept_seeds(),
         }
+
+    def _kept_seeds(self) -> Arrays:
+        """The seeds of the block and of the earlier one, and where those of the next come from."""
+        if self.seeds is None:
+            return {}
+        own, earlier = (np.array(seeds, dtype=np.int64) for seeds in (self.own, self.earlier_own))
+        return {"seeds": stored(self.seeds), "own": own, "earlier_own": earlier}
 
     def restore(self, state: Arrays) -> None:
         """Go on with the block, which is repeated when the next episode is taken."""
@@ -288,4 +328,9 @@ class VectoredEpisodes(EpisodeSupply):
         self.made = under_way  # until they are repeated
         if len(self.handed) > self.size:
             raise ValueError("the block has too many episodes")
+        if self.seeds is not None:
+            self.seeds = restored(state["seeds"])
+            self.own, self.earlier_own = ([int(seed) for seed in state[name]] for name in ("own", "earlier_own"))
+            if len(self.own) != self.size or min(self.own + self.earlier_own) < 0:
+                raise ValueError("the seeds are not those of the block")
         self.walk.serve(None)

@@ -252,10 +252,10 @@ def _names(data: Document, shape: tuple[int, ...] | None = None) -> Names:
     which = data.get("agent_policy", "")
     if which not in ("", *POLICIES):
         raise InputError(f"agent_policy is {which!r}; it is {' or '.join(POLICIES)}")
-    agents = data.get("agents", ())
-    if len(agents) not in (0, 2):
-        raise InputError(f"agents is {agents!r}; it is a list of two names")
-    return Names(found[0], found[1], tuple(map(str, assumptions)), which, tuple(map(str, agents)))
+    rivals = data.get("rivals", ())
+    if len(rivals) not in (0, 2):
+        raise InputError(f"rivals is {rivals!r}; it is a list of two names")
+    return Names(found[0], found[1], tuple(map(str, assumptions)), which, tuple(map(str, rivals)))
 
 
 def _visits(data: Document) -> Visits:

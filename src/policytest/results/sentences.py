@@ -432,18 +432,16 @@ def episode_rows(counts: Seen, samples: int, about: str = "value", task: Subject
     found, total = counts.episodes, samples if counts.total is None else counts.total
     if found is None:
         return []
+    others, unit = samples - total, "pairs of episodes" if about == "difference" else "episodes"
     if is_about_trials(task):
-        unit = "pairs of trials" if about == "difference" else "trials"
         remark = f"all of them; the answer was reached after {number(samples)} of {plural(total, 'trial')}"
         remark = remark if samples < total else ""
-        return [Row(unit, number(found), "; ".join(filter(None, (remark, about_rounds(task)))), "episodes", found)]
-    if about == "difference":
-        return [Row("pairs of episodes", number(found), "both of a pair with the same seed", "episodes", found)]
-    others = samples - total
+        remark = "; ".join(filter(None, (remark, about_rounds(task))))
+        return [Row(unit.replace("episodes", "trials"), number(found), remark, "episodes", found)]
     remark = f"{plural(others, 'sample')} of episodes that were under way" if others else ""
     if others < 0:  # of a log, which is read to its end
         remark = f"all of the log; the answer was reached after {number(samples)} of its {plural(total, 'row')}"
-    return [Row("episodes", number(found), remark, "episodes", found)]
+    return [Row(unit, number(found), remark, "episodes", found)]
 
 
 def about_rounds(task: Subject) -> str:
@@ -611,15 +609,28 @@ def estimate_guarantee(e: Estimate) -> str:
 
 def settled_words(s: Selection) -> str:
     """What is counted by ``settled``."""
+    if s.indifference:
+        return "rivals that are out, or not better by the indifference"
     return "rivals that are out" if s.index is not None else "deviations that do not pay"
 
 
 def selection_claim(s: Selection) -> str:
-    """Which policy is best, or leads."""
+    """Which policy, or agent, is best, or leads."""
     who = f"policy {s.index}" if s.index is not None else "this policy"
+    if isinstance(s.policy, str):
+        who = s.policy
     if not s.answered:
         return f"{who} leads so far."
-    return f"{capital(who)} is {'the best' if s.index is not None else 'optimal'}."
+    close = f", or worse than the best by less than {number(s.indifference)}" if s.indifference else ""
+    return f"{capital(who) if not s.agents else who} is {'the best' if s.index is not None else 'optimal'}{close}."
+
+
+def about_agents(s: Selection) -> tuple[str, ...]:
+    """What the numbers of each agent are."""
+    if not s.agents:
+        return ()
+    sure_of = f"each interval holds with probability {sure(s.delta)}, at any time"
+    return (f"For each agent: the {of_episodes(s.names)}, its interval, and its episodes; {sure_of}.",)
 
 
 def selection_title(s: Selection) -> str:

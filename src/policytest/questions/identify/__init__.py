@@ -3,6 +3,7 @@
 - *Betting* on comparisons, or on deviations from a candidate (`identify.deviations`), the default: certified.
 - The *KL rule* on all alternatives at once (`policytest.questions.identify.kl_search`): answers on a local search.
 - *KLB-TS* (`policytest.questions.identify.klbts`), a baseline: a closed-form bound in the place of the worst case.
+- *Rounds of episodes* (`policytest.questions.identify.agents`), of agents in any environment, without a table.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from policytest.mdp.observed import Observed
 from policytest.mdp.task import Task
 from policytest.methods.baselines.klbts import KLBTS
 from policytest.methods.ptst import PTST
+from policytest.methods.return_betting import ReturnBetting
 from policytest.methods.td_betting import TDBetting
 from policytest.payoffs.coupling import joint_task
 from policytest.questions.cells import diagnosed, diagnosed_run
@@ -33,6 +35,7 @@ from policytest.questions.driver import (
     until_interrupted,
     workers,
 )
+from policytest.questions.identify.agents import Orders, are_agents, best_agent
 from policytest.questions.identify.deviations import BettingSearch
 from policytest.questions.identify.kl_search import Deviations, KLSearch, Rivals
 from policytest.questions.identify.klbts import KLBTSSearch
@@ -49,15 +52,15 @@ SOME = "pass policies=[...] to find the best of some"
 
 def identify(
     rewards: object,
-    initial: object,
-    discount: float,
-    sim: SimulatorLike | Transitions,
+    initial: object = None,
+    discount: float | None = None,
+    sim: SimulatorLike | Transitions | None = None,
     delta: float = 0.05,
     policies: Sequence[Any] | None = None,
     rng: Seed = 0,
     max_samples: int | None = None,
     support: object = None,
-    method: TDBetting | PTST | KLBTS | None = None,
+    method: TDBetting | PTST | KLBTS | ReturnBetting | None = None,
     states: Sequence[Hashable] | None = None,
     actions: Sequence[Hashable] | None = None,
     progress: Callable[[SelectionCheck], None] | None = None,
@@ -71,13 +74,18 @@ def identify(
     max_seconds: float | None = None,
     budget: int | None = None,
     parallel: int = 1,
+    names: Sequence[Hashable] | None = None,
+    indifference: float = 0.0,
 ) -> Selection:
-    """The best of some policies, or of all, with error at most delta.
+    """The best of some policies, or of all, or of some agents in any environment, with error at most delta.
+
+    ``identify([first, second, ...])`` is about agents: `Episodes` with the same discount, horizon and outcome, of which
+    the one with the largest mean return is sought. Each seed is used for an episode of every agent that is still in.
 
     Parameters
     ----------
     rewards, initial, discount, support, states, actions, assumptions, available
-        As in `Task`.
+        As in `Task`. Or, in the place of rewards, a list of `Episodes`, which have none of the others.
     horizon, terminal, total_rewards, start, goal
         As in `Task`. Observed rewards, a horizon and discount 1 are for the best of given policies.
     sim
@@ -93,11 +101,16 @@ def identify(
         the nearest kernel, so its answers are not certified. `KLBTS()`: the baseline, for the best of all policies.
     progress
         Called after every step, with a look at the search.
+    names
+        Of agents, for what is shown: one each. By default "agent 0", "agent 1", ...
+    indifference
+        For agents: if positive, a tie ends, too. The agent named is the best one, or worse by less than this.
     budget
         For the best of given policies by betting: the most transitions, fixed before the first one. Comparisons then
         aim at an answer within their shares of it (`identify.tournament`); at its end the search stops, undecided.
+        For agents: the most episodes, of all agents together; bets aim at an answer by the last round that it allows.
     parallel
-        As in `decide`: how many rollouts are under way at once.
+        As in `decide`: how many rollouts are under way at once; or rounds of agents, an episode of each.
 
     Ties are not settled by samples: where the best two are exactly as good, only ``max_samples`` ends the search.
     Policies that are as good whatever the kernel is need no samples. Ctrl-C ends it between two draws, undecided.
@@ -111,11 +124,16 @@ def identify(
     >>> found.index, found.certified
     (1, True)
     """
-    delta, limit, seconds = check_delta(delta), sampling_limit(max_samples), time_limit(max_seconds)
-    n_workers = workers(parallel)
     of_task: dict[str, Any] = {"rewards": rewards, "initial": initial, "discount": discount, "support": support}
     of_task |= {"states": states, "actions": actions, "assumptions": assumptions, "available": available}
     of_task |= {"horizon": horizon, "terminal": terminal, "total_rewards": total_rewards, "start": start, "goal": goal}
+    if are_agents(rewards):
+        orders = Orders(delta, names, indifference, rng, max_samples, max_seconds, budget, parallel, progress)
+        del of_task["rewards"]
+        return best_agent(rewards, orders, method, {**of_task, "sim": sim, "policies": policies})
+    sim = _of_a_task(initial, discount, sim, names, indifference)
+    delta, limit, seconds = check_delta(delta), sampling_limit(max_samples), time_limit(max_seconds)
+    n_workers = workers(parallel)
     ptst, klbts = checked_method(method, policies)
     budget = checked_budget(budget)
     if budget is not None and (policies is None or ptst is not None):
@@ -163,6 +181,20 @@ def identify(
     reason = until_interrupted(search.source, checks, progress, lambda: search.answered, ends, seconds)
     found = replace(_named(search.result(reason), task), budget=budget)
     return diagnosed_run(task if policies is None else joint_task(tasks), sim, found)
+
+
+def _of_a_task(
+    initial: object, discount: object, sim: SimulatorLike | Transitions | None, names: object, indifference: object
+) -> SimulatorLike | Transitions:
+    """The simulator, where a task is complete and has nothing that is for agents."""
+    for name, given in (("initial", initial), ("discount", discount), ("sim", sim)):
+        if given is None:
+            raise InputError(f"{name} is missing; pass rewards, initial, discount and sim, or a list of Episodes")
+    if names is not None:
+        raise InputError("names is for agents; states and actions name those of a task")
+    if indifference:
+        raise InputError("indifference is for agents; leave it out, and pass max_samples to end a tie")
+    return sim  # type: ignore[return-value]
 
 
 def _named(found: Selection, task: Task) -> Selection:

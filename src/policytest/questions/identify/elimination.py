@@ -52,6 +52,7 @@ import numpy as np
 from policytest._base.arrays import FloatArray
 from policytest._base.text import plural
 from policytest.data.episodes import Range
+from policytest.data.returns import Returns
 from policytest.eprocess.interval import HALF
 from policytest.methods.return_run import ReturnsRun
 from policytest.payoffs.outcomes import NO_OUTCOMES, EpisodeSupply, Outcomes
@@ -80,6 +81,7 @@ class Elimination:
         self.level = -math.log(delta) + (HALF if indifference else 0.0)
         self.left, self.rounds = list(range(K)), list[Round]()
         self.sums, self.counts, self.steps = np.zeros(K), np.zeros(K, dtype=np.int64), 0
+        self.in_vain = 0  # transitions of agents that were out when their round was settled
         self.against: dict[int, ReturnsRun] = {}
         self.near: dict[tuple[int, int], tuple[ReturnsRun, int]] = {}  # and how many rounds it has seen
         self._without_outcomes()
@@ -138,7 +140,7 @@ class Elimination:
     @property
     def samples_used(self) -> int:
         """All transitions."""
-        return self.steps + int(self.source.extra)
+        return self.steps + self.in_vain + int(self.source.extra)
 
     @property
     def outcomes(self) -> int:
@@ -161,13 +163,26 @@ class Elimination:
         for i, (low, high) in enumerate(self.bounds):
             run, ends = _bets((low, high), self.tasks, 0.5 * (low + high)), (low, high)
             if self.rounds and low < high:
-                parts = [seen.of_agent(i) for seen in self.rounds]
-                found_of = Outcomes(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
-                _feed(run, found_of.where(~np.isnan(found_of.returns)))
+                _feed(run, self._outcomes_of(i))
                 ends = run.interval(level)
             mean = float(self.means[i]) if self.counts[i] else math.nan
             found.append(Standing(mean, *ends, int(self.counts[i]), i in self.left))
         return found
+
+    def returns(self) -> Returns:
+        """The outcomes of all agents, one agent after the other."""
+        parts = [self._outcomes_of(i) for i in range(len(self.bounds))]
+        nothing = np.zeros(0), np.zeros(0, dtype=np.int64)
+        totals = np.concatenate([nothing[0], *(part.returns for part in parts)])
+        return Returns(totals, np.concatenate([nothing[1], *(part.steps for part in parts)]))
+
+    def _outcomes_of(self, i: int) -> Outcomes:
+        """Those of one agent."""
+        if not self.rounds:
+            return NO_OUTCOMES
+        parts = zip(*(seen.of_agent(i) for seen in self.rounds), strict=True)
+        found = Outcomes(*(np.concatenate(columns) for columns in parts))
+        return found.where(~np.isnan(found.returns))
 
     # ------------------------------------------------------------ the loop
 
@@ -192,10 +207,11 @@ class Elimination:
         for leader, b in pairs:
             won = seen.difference(leader, b)
             _feed(self.against[b], won._replace(below=np.full(self.tasks, math.nan)), self.level)
-        self.rounds.append(seen)
+        self.rounds.append(seen.only(present))
         self.counts[present] += self.tasks
         self.sums[present] += seen.by_agent[present].sum(axis=1)
-        self.steps += int(seen.steps.sum())
+        self.steps += int(seen.steps[present].sum())
+        self.in_vain += int(seen.steps.sum()) - int(seen.steps[present].sum())
         out = [b for b in present if self.against[b].answer is not None]
         if out:
             self.left = [i for i in self.left if i not in out]
