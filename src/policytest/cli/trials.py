@@ -14,11 +14,11 @@ from policytest._base.errors import InputError
 from policytest._base.text import nats, plural
 from policytest.cli import options as o
 from policytest.cli.episodes import is_log
-from policytest.cli.exit_codes import complain
+from policytest.cli.exit_codes import DONE, Code, complain
 from policytest.cli.files import check_files, files_of
 from policytest.cli.groups import dashed, option
 from policytest.cli.inputs import named_columns
-from policytest.cli.output import ended, quiet_stdout, show
+from policytest.cli.output import ended, is_accepted, quiet_stdout, show
 
 if TYPE_CHECKING:
     from policytest.results.verdict import Verdict
@@ -82,7 +82,9 @@ class TrialQuestion:
         first = found[self.first_of(found)]
         if self.agents.b is None:
             if self.compares:
-                raise InputError(f"the table has the agents {listed(found.agents)}; say which to compare with: --b NAME")
+                raise InputError(
+                    f"the table has the agents {listed(found.agents)}; say which to compare with: --b NAME"
+                )
             if self.bar is None:
                 raise InputError("no threshold: pass --threshold R, or name the agent to compare with (--b NAME)")
             return assess(first, threshold=self.bar, delta=self.delta, budget=self.budget)
@@ -109,8 +111,11 @@ class TrialQuestion:
     def about(self, found: Table) -> tuple[str, ...]:
         """What the table was read as, and what was left out."""
         asked = [name for name in (self.agents.a or self.first_of(found), self.agents.b) if name is not None]
-        others = [name for name in found.agents if name not in asked]
-        left = [f"Left out: {plural(found.of_others(asked), 'row')} of {listed(others)}."] if others else []
+        return self.about_others(found, [name for name in found.agents if name not in asked])
+
+    def about_others(self, found: Table, others: list[str]) -> tuple[str, ...]:
+        """The same, where these agents were left out."""
+        left = [f"Left out: {plural(found.of_agents(others), 'row')} of {listed(others)}."] if others else []
         left += [f"Left out: {plural(found.left_out, 'row')} of other tasks."] if found.left_out else []
         return (f"Trials: {self.table}, {plural(found.rows, 'row')}.", found.about_columns, *left)
 
@@ -146,7 +151,9 @@ def check_trials(**given: object) -> None:
     """Refuse options of trials where no agent is named."""
     for name, value in given.items():
         if value:
-            raise InputError(f"{dashed(name)} is for a table of trials; name the agent that is asked about with --a NAME")
+            raise InputError(
+                f"{dashed(name)} is for a table of trials; name the agent that is asked about with --a NAME"
+            )
 
 
 def is_given(group: object, one: Field[object]) -> bool:
@@ -173,6 +180,26 @@ def told(table: str, output: o.Output, title: str, judged: Callable[[], tuple[Ve
         complain(words)
     show(verdict, output, title, about)
     return ended(verdict, output.accept_uncertified, f"undecided: {verdict.reason}")
+
+
+def identified(asked: TrialQuestion, names: list[str], output: o.Output) -> int:
+    """Which agent is best, of all in the table, or of those with these names."""
+    from policytest.questions.identify import identify
+
+    check_files(files_of(o.Question(), log=[asked.table]), {"--html": output.html})
+    with quiet_stdout(output.json):
+        found = asked.read()
+        names = names or list(found.agents)
+        selection = identify([found[name] for name in names], delta=asked.delta, budget=asked.budget)
+    others = [name for name in found.agents if name not in names]
+    about = asked.about_others(found, others)
+    for words in () if output.quiet else about[1:]:
+        complain(words)
+    show(selection, output, "Which agent is best?", about)
+    if selection.answered:
+        return DONE if is_accepted(selection, output.accept_uncertified) else Code.UNDECIDED
+    complain(f"undecided: {selection.reason}")
+    return Code.UNDECIDED
 
 
 # ---------------------------------------------------------------- a table that grows

@@ -145,16 +145,7 @@ class MatchedTrials:
     @property
     def assumptions(self) -> tuple[str, ...]:
         """What a guarantee rests on."""
-        ranges = dict.fromkeys("outcomes lie in [{}, {}]".format(*map(number, log.bounds)) for log in self.logs)
-        alike = f"{TRIALS}{self.measure}{IN_ITS_TASK if len(self.tasks) > 1 else ''}"
-        return (alike, IN_ORDER, *ranges, *((NOT_FOR_THE_OUTCOME,) if self.alone else ()))
-
-    @cached_property
-    def measure(self) -> str:
-        """What the outcomes average to: a success rate, if they are 0 and 1 and can be nothing beyond."""
-        seen = (log.outcomes.returns for log in self.logs if log.bounds == (0.0, 1.0))
-        found = [bool(np.isin(returns, (0.0, 1.0)).all()) for returns in seen]
-        return "success rate" if len(found) == len(self.logs) and all(found) else "mean outcome"
+        return assumptions_of(self.logs, len(self.tasks), self.alone)
 
     def value_of(self, returns: FloatArray | list[float]) -> float:
         """Their mean; rounds have as many of each task."""
@@ -204,6 +195,20 @@ def _by_task(logs: Sequence[LoggedEpisodes]) -> tuple[tuple[str, ...], list[list
     places = {task: t for t, task in enumerate(tasks)}
     codes = [np.array([places[name] for name in names]) for names in named]
     return tasks, [[np.flatnonzero(code == t) for code in codes] for t in range(len(tasks))]
+
+
+def assumptions_of(logs: Sequence[LoggedEpisodes], tasks: int, alone: int) -> tuple[str, ...]:
+    """What a guarantee rests on, of trials in so many tasks, some of which have a label that others lack."""
+    ranges = dict.fromkeys("outcomes lie in [{}, {}]".format(*map(number, log.bounds)) for log in logs)
+    alike = f"{TRIALS}{_measure(logs)}{IN_ITS_TASK if tasks > 1 else ''}"
+    return (alike, IN_ORDER, *ranges, *((NOT_FOR_THE_OUTCOME,) if alone else ()))
+
+
+def _measure(logs: Sequence[LoggedEpisodes]) -> str:
+    """What the outcomes average to: a success rate, if they are 0 and 1 and can be nothing beyond."""
+    seen = (log.outcomes.returns for log in logs if log.bounds == (0.0, 1.0))
+    found = [bool(np.isin(returns, (0.0, 1.0)).all()) for returns in seen]
+    return "success rate" if len(found) == len(logs) and all(found) else "mean outcome"
 
 
 def in_turn(logs: Sequence[LoggedEpisodes]) -> tuple[tuple[str, ...], list[list[IntArray]]]:

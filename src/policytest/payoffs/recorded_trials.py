@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from policytest.data.logged_episodes import LoggedEpisodes
-from policytest.data.trials import MatchedTrials, in_turn
+from policytest.data.trials import MatchedTrials, assumptions_of, in_turn
 from policytest.payoffs.outcomes import NO_OUTCOMES, EpisodeSupply, Outcomes
 from policytest.payoffs.rounds import Round, RoundSupply
 
@@ -46,6 +46,9 @@ class TrialRounds(RoundSupply):
         self.bounds = [log.bounds for log in logs]
         self.names, trials = in_turn(logs)
         self.tasks, self.next = len(self.names), 0
+        self.labelled = logs[0].pair is not None
+        matched = sum(len(own) for of_task in trials for own in of_task)
+        self.assumptions = assumptions_of(logs, self.tasks, sum(log.n_episodes for log in logs) - matched)
         returns = [log.outcomes.returns for log in logs]
         self.outcomes = [[returns[i][own] for i, own in enumerate(of_task)] for of_task in trials]
 

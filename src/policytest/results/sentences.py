@@ -198,7 +198,11 @@ def claim(v: Verdict) -> tuple[str, str]:
     alone, R, value = v.about == "value", number(v.threshold), quantity(v.task)
     margin = "" if v.threshold == 0 else f" by more than {R}"
     if v.answer is None:
-        question = f"its {value} is above {R}" if alone else f"{' is better than '.join((uncapital(rivals(v)[0]), rivals(v)[1]))}{margin}"
+        question = (
+            f"its {value} is above {R}"
+            if alone
+            else f"{' is better than '.join((uncapital(rivals(v)[0]), rivals(v)[1]))}{margin}"
+        )
         return "Not settled yet.", f"The data do not yet say whether {question}."
     word = {"above": "Yes", "below": "No"}.get(v.answer, "Practically equal")
     if v.answer == "within":

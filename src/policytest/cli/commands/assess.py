@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 ORDERED = ("betting", "log-betting")
 """Methods that need the order of the transitions."""
-NO_LOG = "no log: name its files after the task (with --assume propensities or episodes no task is needed, and with --a NAME, of a table of trials)"
+NO_LOG = "no log: name its files after the task (with --assume propensities or episodes, or --a, no task is needed)"
 TITLE = "Is this policy good enough?"
 FEW = 5
 """Pairs and states that a warning names."""

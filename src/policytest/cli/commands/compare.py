@@ -61,8 +61,13 @@ def compare(
     """
     if is_table(model, trials):
         if other is not None:
-            raise InputError(f"{other} is a second argument, and {model} is a table of trials; name agents by --a and --b")
-        groups, used = (question, settings, data, sampling, episodes), ("--column", "--budget", "--return-range", "--seed")
+            raise InputError(
+                f"{other} is a second argument, and {model} is a table of trials; name agents by --a and --b"
+            )
+        groups, used = (
+            (question, settings, data, sampling, episodes),
+            ("--column", "--budget", "--return-range", "--seed"),
+        )
         check_unused(groups, *used, method=method)
         about = trials, data.column, episodes.return_range, delta, margin, indifference, sampling.budget
         return answered(TrialQuestion(model, *about, compares=True), output, WHICH)

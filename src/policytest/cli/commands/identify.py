@@ -21,6 +21,7 @@ from policytest.cli.inputs import (
 )
 from policytest.cli.output import is_accepted, quiet_stdout, show
 from policytest.cli.progress import progress
+from policytest.cli.trials import TrialQuestion, Trials, check_trials, check_unused, identified, is_table
 
 if TYPE_CHECKING:
     from policytest.mdp.task import Task
@@ -30,7 +31,8 @@ def identify(
     model: o.ModelName,
     *,
     candidates: list[str] | None = option(
-        "Search among these policy files only; may be repeated. With --log also logged, its frequencies.",
+        "Search among these policy files only; may be repeated. With --log also logged, its frequencies. Of a table of "
+        "trials, among agents with these names.",
         "FILE",
         under=o.QUESTION,
         names=("--candidate",),
@@ -41,13 +43,26 @@ def identify(
     settings: o.Method,
     data: o.Data,
     sampling: Annotated[o.Sampling, o.Only("seed", "max_samples", "max_seconds", "budget", "parallel")],
+    trials: Annotated[Trials, o.Only("tasks")],
+    return_range: o.Range = option(o.RETURNS_LIE, "LOW HIGH", under="Trials"),
     output: o.Output,
 ) -> int:
     """Which policy is best, among all or among candidates? The model's own policy is ignored.
 
+    Of a table with a row a trial, in the place of the model: which agent has the largest mean outcome, over tasks if
+    there is a column task? Trials are taken in rounds, by their column pair or in their order.
+
     Exit codes: 0 found, 2 usage or input error, 3 not settled, not certified or interrupted, 4 internal error.
     """
     names = candidates or []
+    if is_table(model, trials):
+        groups, used = (question, settings, data, sampling), ("--column", "--budget", "--seed")
+        check_unused(groups, *used, method=method)
+        asked = TrialQuestion(
+            model, trials, data.column, return_range, delta, None, budget=sampling.budget, compares=True
+        )
+        return identified(asked, names, output)
+    check_trials(return_range=return_range)
     logged = check_logged(names, data.log)
     named = [file for file in names if not (logged and file == "logged")]
     check_files((*files_of(question, model, log=data.log or ()), *named), {"--html": output.html})

@@ -13,8 +13,8 @@ from policytest.cli.exit_codes import complain
 from policytest.cli.files import check_files, files_of
 from policytest.cli.groups import option
 from policytest.cli.inputs import find_method, find_model, named_columns, the_bar
-from policytest.cli.trials import GOOD, WHICH, TrialQuestion, Trials, check_trials, check_unused, is_table, watched
 from policytest.cli.output import ended, quiet_stdout, show, with_forecast
+from policytest.cli.trials import GOOD, WHICH, TrialQuestion, Trials, check_trials, check_unused, is_table, watched
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,7 +67,9 @@ def watch(
         bar = margin if trials.b is not None else threshold
         asked = TrialQuestion(model, trials, data.column, return_range, delta, bar, budget=budget)
         return watched(asked, output, GOOD if trials.b is None else WHICH, follow, idle)
-    check_trials(b=trials.b, task=trials.tasks, ratio=trials.ratio, return_range=return_range, margin=margin, budget=budget)
+    check_trials(
+        b=trials.b, task=trials.tasks, ratio=trials.ratio, return_range=return_range, margin=margin, budget=budget
+    )
     check_files((*files_of(question, model), log), {"--html": output.html})
     max_samples = sampling.max_samples
     with quiet_stdout(output.json):

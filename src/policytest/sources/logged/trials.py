@@ -20,7 +20,7 @@ import numpy as np
 from policytest._base import arrays
 from policytest._base.arrays import BoolArray, FloatArray, IntArray
 from policytest._base.errors import InputError
-from policytest._base.text import did_you_mean, number, plain, plural
+from policytest._base.text import did_you_mean, number, plain
 from policytest.data.episodes import Range
 from policytest.data.logged_episodes import LoggedEpisodes, ends_of, outside
 from policytest.sources.labels import Column, distinct, listed
@@ -82,9 +82,9 @@ class Trials:
         """Which column is what, in a sentence."""
         return "Columns: " + ", ".join(f"{role}={plain(name)}" for role, name in self.columns.items()) + "."
 
-    def of_others(self, agents: Sequence[str]) -> int:
-        """How many rows belong to other agents."""
-        return sum(log.n_episodes for name, log in self.logs.items() if name not in agents)
+    def of_agents(self, agents: Sequence[str]) -> int:
+        """How many rows belong to these agents."""
+        return sum(self.logs[name].n_episodes for name in agents)
 
 
 def trials(
@@ -176,7 +176,9 @@ class _Rows:
         if (at := arrays.first(~np.isfinite(found))) is not None:
             value = listed(self.pieces["outcome"][at : at + 1])[0]
             if _is_missing(value):
-                raise InputError(f"{self._place(at)}: the outcome (column {self.names['outcome']}) is missing; {CRASHED}")
+                raise InputError(
+                    f"{self._place(at)}: the outcome (column {self.names['outcome']}) is missing; {CRASHED}"
+                )
             raise InputError(
                 f"{self._place(at)}: the outcome (column {self.names['outcome']}) is {short(value)}; it must be true, "
                 "false, yes, no or a finite number"
@@ -238,7 +240,7 @@ class _Rows:
             one, other = np.flatnonzero(which.ravel() == key)[:2]
             raise InputError(
                 f"{self._place(int(order[one]))} and row {order[other] + 1:,} are of the same agent, with the same "
-                f'{self.names["pair"]}; remove what is there twice, name a column that tells trials apart, or pair them '
+                f"{self.names['pair']}; remove what is there twice, name a column that tells trials apart, or pair them "
                 'in their order with columns={"pair": None}'
             )
 
