@@ -93,7 +93,7 @@ def asked_again(rng: np.random.Generator) -> str | None:
         found = [np.flatnonzero(whose[:n] == agent) for agent in (True, False)]
         if min(map(len, found)):
             logs = [log(outcomes[rows], task=seeds[rows] > 0, order=rows) for rows in found]
-            if all(len(set(part.task)) == 2 for part in logs) and (said := answer(*logs)) is not None:
+            if all(len(set(part.task)) == 2 for part in logs) and (said := answer(logs[0], logs[1])) is not None:
                 return said
     return None
 
@@ -120,7 +120,8 @@ def best_tasks(rng: np.random.Generator) -> str | None:
     """Control: the two of forty tasks in which A did best."""
     first, second = ((rng.random((40, 30)) < 0.5).astype(float) for _ in "AB")
     best = np.argsort((first - second).mean(axis=1))[-2:]
-    return answer(*(log(part[best].ravel(), task=np.repeat(best, 30)) for part in (first, second)))
+    a, b = (log(part[best].ravel(), task=np.repeat(best, 30)) for part in (first, second))
+    return answer(a, b)
 
 
 def not_named(rng: np.random.Generator) -> str | None:

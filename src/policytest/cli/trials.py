@@ -6,9 +6,9 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import Field, dataclass, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from policytest._base.errors import InputError
 from policytest._base.text import nats, plural
@@ -141,7 +141,7 @@ def check_unused(groups: Sequence[object], *used: str, **others: object) -> None
     """Refuse options that have no meaning for trials: those of groups that are not at their default, and others."""
     given = {dashed(name): value for name, value in others.items() if value}
     for group in groups:
-        given |= {dashed(one.name): getattr(group, one.name) for one in fields(group) if is_given(group, one)}
+        given |= {dashed(name): value for name, value, default in _options(group) if value != default}
     for name in given:
         if name not in used:
             raise InputError(NOT_FOR_TRIALS.format(name))
@@ -156,9 +156,10 @@ def check_trials(**given: object) -> None:
             )
 
 
-def is_given(group: object, one: Field[object]) -> bool:
-    """Whether an option was passed, as far as one can tell."""
-    return bool(getattr(group, one.name) != one.default)
+def _options(group: Any) -> Iterator[tuple[str, object, object]]:
+    """The options of a group: names, values, and what they are if nothing is said."""
+    for one in fields(group):
+        yield one.name, getattr(group, one.name), one.default
 
 
 def answered(asked: TrialQuestion, output: o.Output, title: str) -> int:
@@ -212,7 +213,8 @@ def watched(asked: TrialQuestion, output: o.Output, title: str, follow: bool, id
 
 def _followed(asked: TrialQuestion, follow: bool, idle: float | None, quiet: bool) -> tuple[Verdict, tuple[str, ...]]:
     """The verdict as soon as there is one, of a growing table: that of the same command on the rows so far."""
-    verdict, about, due = None, (), 0.0
+    verdict, due = None, 0.0
+    about: tuple[str, ...] = ()
     try:
         for place in _copies(asked.table, follow, idle):
             found = asked.read(place)

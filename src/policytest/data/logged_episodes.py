@@ -319,9 +319,10 @@ class LoggedEpisodes:
         column = column if grouped.order is None else column[grouped.order]
         if (at := arrays.first(column != np.repeat(column[first], np.diff(grouped.start)))) is not None:
             episode = int(np.searchsorted(grouped.start, at, side="right")) - 1
+            one, other = (arrays.shown(column[row : row + 1].tolist()[0]) for row in (first[episode], at))
             raise InputError(
-                f"{name} of episode {grouped.name(episode)} is {arrays.shown(column[first[episode] :].tolist()[0])} in one row and "
-                f"{arrays.shown(column[at : at + 1].tolist()[0])} in another; all rows of an episode have the same"
+                f"{name} of episode {grouped.name(episode)} is {one} in one row and {other} in another; all rows of an "
+                "episode have the same"
             )
         if name == "order" and (at := arrays.first(np.diff(column[first]) < 0)) is not None:
             raise InputError(f"order[{at + 1}] is less than order[{at}]; pass the trials in the order they were made")

@@ -24,9 +24,9 @@ those in which A is better.) One bet on the mean of a round would be fair as wel
 stake only with f <= 1, where the product stakes f for each task: with T = 10 tasks of which the growth would be best
 at f = 1/2 each, the mean wants f = 5. With one trial of each of 500 tasks there is one round, which may suffice.
 
-*More trials of one agent.* With a ``ratio`` of 1 to 4, fixed beforehand, each trial of A is compared with the mean of the
-next 4 of B: D has the same mean, the same range and a smaller variance, and all of the above holds. (The ratio must not
-be chosen by how many trials there happen to be. Bets on each agent by itself, whose product is looked at for the worst
+*More trials of one agent.* With a ``ratio`` of 1 to 4, fixed beforehand, each trial of A is compared with the mean of
+the next 4 of B: D has the same mean, the same range and a smaller variance, and all of the above holds. (The ratio must
+not be chosen by how many trials there happen to be. Bets on each agent by itself, whose product is looked at for the worst
 common value c, V_A <= c <= V_B, would need no ratio; but they pay about log(n)/2 nats for not knowing c, which is more
 than a surplus is worth to them: `benchmarks/trials.py`.)
 """
@@ -212,9 +212,9 @@ def _measure(logs: Sequence[LoggedEpisodes]) -> str:
 
 
 def in_turn(logs: Sequence[LoggedEpisodes]) -> tuple[tuple[str, ...], list[list[IntArray]]]:
-    """The tasks; and for each of them the trials of each agent in the order of rounds: with labels, those that all have.
+    """The tasks; and for each of them the trials of each agent in the order of rounds.
 
-    Without labels some agents may have more than others.
+    With labels they are those that all agents have; without, some agents may have more than others.
     """
     for log in logs:
         _check(log)

@@ -57,10 +57,10 @@ class Round(NamedTuple):
         others[list(agents)] = False
         if np.isnan(self.returns[others]).all():
             return self
-        low, high, returns, steps = (np.array(part) for part in self)
+        low, high, returns = (part.copy() for part in (self.low, self.high, self.returns))
         for part in (low, high, returns):
             part[others] = np.nan
-        return Round(low, high, returns, np.where(others, 0, steps))
+        return Round(low, high, returns, np.where(others, 0, self.steps))
 
     def difference(self, a: int, b: int) -> Outcomes:
         """A's outcome less B's."""

@@ -58,8 +58,8 @@ def assess(
     Where states are cells (bins), the data are diagnosed too: if they refute that the cells are Markov, or cannot tell
     since they have no order, the answer is not certified.
 
-    `LoggedEpisodes` stand in the place of the task and of the data: ``assess(log, threshold=R)``. If their trials belong
-    to tasks, the question is about the mean over tasks (`policytest.data.trials`). ``budget`` is how many episodes, in
+    `LoggedEpisodes` stand in the place of the task and of the data: ``assess(log, threshold=R)``. If they belong to
+    tasks, the question is about the mean over tasks (`policytest.data.trials`). ``budget`` is how many episodes, in
     each task, there will be at most, fixed before the first one: bets aim at an answer by then.
     """
     if isinstance(task, LoggedEpisodes):

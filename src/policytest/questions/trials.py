@@ -1,9 +1,9 @@
 """Questions about recorded trials: is agent A better than agent B, is an agent above a threshold?
 
 The trials are taken in rounds (`policytest.data.trials`), and bets on their outcomes are those on returns of episodes
-(`policytest.methods.return_run`), with a budget too. All trials are read; the answer is that of the first round at which
-the evidence suffices, so that the same question may be asked again whenever trials were added. The estimate and the
-interval rest on all rounds.
+(`policytest.methods.return_run`), with a budget too. All trials are read; the answer is that of the first round with
+enough evidence, so that the same question may be asked again whenever trials were added. The estimate and the interval
+rest on all rounds.
 
 With several tasks each is asked about by itself as well, at delta/T: with probability at least 1 - delta no answer of
 that table is wrong.

@@ -183,7 +183,7 @@ def answered(v: Verdict) -> str:
 
 
 def rivals(v: Verdict) -> tuple[str, str]:
-    """What is compared: the agents by their names, or the first policy, at the beginning of a sentence, and the other."""
+    """What is compared: agents by their names, or policies; the first one at the beginning of a sentence."""
     found = rivals_of(v.task)
     return (found[0], found[1]) if found else ("Policy A", "policy B")
 
@@ -196,13 +196,9 @@ def known(v: Verdict) -> str:
 def claim(v: Verdict) -> tuple[str, str]:
     """(the answer in a word, what it says): the headline of its page."""
     alone, R, value = v.about == "value", number(v.threshold), quantity(v.task)
-    margin = "" if v.threshold == 0 else f" by more than {R}"
+    margin, (first, second) = "" if v.threshold == 0 else f" by more than {R}", rivals(v)
     if v.answer is None:
-        question = (
-            f"its {value} is above {R}"
-            if alone
-            else f"{' is better than '.join((uncapital(rivals(v)[0]), rivals(v)[1]))}{margin}"
-        )
+        question = f"its {value} is above {R}" if alone else f"{uncapital(first)} is better than {second}{margin}"
         return "Not settled yet.", f"The data do not yet say whether {question}."
     word = {"above": "Yes", "below": "No"}.get(v.answer, "Practically equal")
     if v.answer == "within":
@@ -211,7 +207,7 @@ def claim(v: Verdict) -> tuple[str, str]:
     elif alone:
         said = f"Its {value} is {v.answer} {R}."
     else:
-        said = f"{rivals(v)[0]} {answered(v)}."
+        said = f"{first} {answered(v)}."
     return (f"{word}.", said) if v.certified else (f"{NO_RELIABLE_ANSWER}.", f"Not certified: {uncapital(said)}")
 
 
@@ -355,6 +351,11 @@ def is_about_episodes(task: Subject) -> bool:
 def is_about_trials(task: Subject) -> bool:
     """Whether these episodes are recorded trials."""
     return any(assumption.startswith(TRIALS) for assumption in task.assumptions)
+
+
+def of_trials(words: str, task: Subject) -> str:
+    """Words about episodes, which are called trials where they are."""
+    return words.replace("episode", "trial") if is_about_trials(task) else words
 
 
 def of_episodes(task: Subject) -> str:
@@ -634,7 +635,8 @@ def about_agents(s: Selection) -> tuple[str, ...]:
     if not s.agents:
         return ()
     sure_of = f"each interval holds with probability {sure(s.delta)}, at any time"
-    return (f"For each agent: the {of_episodes(s.names)}, its interval, and its episodes; {sure_of}.",)
+    seen = "trials" if is_about_trials(s.names) else "episodes"
+    return (f"For each agent: the {of_episodes(s.names)}, its interval, and its {seen}; {sure_of}.",)
 
 
 def selection_title(s: Selection) -> str:

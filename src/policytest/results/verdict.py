@@ -215,7 +215,7 @@ class Verdict(Shown):
 
     @property
     def by_task(self) -> ByTask | None:
-        """Of trials of several tasks, the answer for each, at delta split over them; the verdict is about their mean."""
+        """Of trials of several tasks, the answer for each, at delta/T; the verdict is about their mean."""
         return self.alongside.by_task
 
     @property

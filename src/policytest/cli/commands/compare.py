@@ -61,9 +61,7 @@ def compare(
     """
     if is_table(model, trials):
         if other is not None:
-            raise InputError(
-                f"{other} is a second argument, and {model} is a table of trials; name agents by --a and --b"
-            )
+            raise InputError(f"{model} is a table of trials; in place of {other}, name its agents with --a and --b")
         groups, used = (
             (question, settings, data, sampling, episodes),
             ("--column", "--budget", "--return-range", "--seed"),

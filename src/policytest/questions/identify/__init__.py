@@ -89,7 +89,7 @@ def identify(
     Parameters
     ----------
     rewards, initial, discount, support, states, actions, assumptions, available
-        As in `Task`. Or, in the place of rewards, a list of `Episodes` or `LoggedEpisodes`, which have none of the others.
+        As in `Task`. Or, in the place of rewards, a list of `Episodes` or `LoggedEpisodes`, without any of the others.
     horizon, terminal, total_rewards, start, goal
         As in `Task`. Observed rewards, a horizon and discount 1 are for the best of given policies.
     sim

@@ -26,8 +26,8 @@ which one is at most 0. An agent is thrown out in a round in which its bet wins,
 named, and the round, are those of `compare`.
 
 *Several tasks.* V_i is then the mean over tasks, and a round bets on all of them: W_b is multiplied by the product over
-tasks t of 1 + f (G_lt - G_bt)/room, with one l and one f. Tasks are independent given the past, so this has mean at most
-(1 + f (V_l - V_b)/room)^T <= 1 (`policytest.data.trials`), at the ends of rounds, where alone evidence is looked at.
+tasks t of 1 + f (G_lt - G_bt)/room, with one l and one f. Tasks are independent given the past, so its mean is at most
+(1 + f (V_l - V_b)/room)^T <= 1 (`policytest.data.trials`) at the ends of rounds, where alone evidence is looked at.
 
 *Indifference.* Where the best are tied, no W reaches 1/delta. With epsilon > 0 the leader l is also named if it is
 close to each other agent j that is left: there are bets on G_l - G_j + epsilon, and each has to refute

@@ -183,8 +183,8 @@ class TrialColumns(OwnColumns):
             some = " or ".join(map(repr, map(plain, meant)))
             leave = "" if role in ("agent", "outcome") else f', or use neither with columns={{"{role}": None}}'
             raise InputError(
-                f'{place}: the column for {role} may be {some}; say which with columns={{"{role}": "{plain(meant[0])}"}}'
-                f"{leave}"
+                f"{place}: the column for {role} may be {some}; say which with "
+                f'columns={{"{role}": "{plain(meant[0])}"}}{leave}'
             )
         if not meant and role in ("agent", "outcome"):
             raise InputError(

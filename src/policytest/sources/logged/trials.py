@@ -3,9 +3,9 @@
 The columns are `agent` and `outcome` and, where they are, `task`, `pair` (what pairs trials of different agents, such
 as a seed) and `order`. Rows are taken in the order of the table, or sorted by `order`.
 
-An outcome is a truth value (true, false, yes, no) or a number. Its range must be known: truth values are 0 and 1, and so
-is a column that is called a success and holds nothing else; for other numbers the range has to be declared, since what
-was seen does not tell what is possible.
+An outcome is a truth value (true, false, yes, no) or a number. Its range must be known: truth values are 0 and 1, and
+so are the numbers of a column that is called a success, if it holds nothing else; for other numbers the range has to be
+declared, since what was seen does not tell what is possible.
 """
 
 from __future__ import annotations
@@ -194,15 +194,15 @@ class _Rows:
         seen = f"from {number(float(outcome.min()))} to {number(float(outcome.max()))}"
         raise InputError(
             f"the outcomes (column {plain(name)}) are numbers {seen}, and their range is not declared",
-            "pass return_range=(low, high), where every outcome must lie whatever happens, such as (0, 1) for successes",
+            "pass return_range=(low, high), where outcomes must lie whatever happens; (0, 1) for successes",
         )
 
     def check_range(self, outcome: FloatArray, ends: Range) -> None:
         """Refuse an outcome that lies outside."""
         if (at := arrays.first(outside(outcome, ends))) is not None:
             raise InputError(
-                f"{self._place(at)}: the outcome is {outcome[at]:.9g}, outside return_range ({ends[0]:g}, {ends[1]:g}); "
-                "correct it, or widen the range"
+                f"{self._place(at)}: the outcome is {outcome[at]:.9g}, outside return_range "
+                f"({ends[0]:g}, {ends[1]:g}); correct it, or widen the range"
             )
 
     def in_order(self) -> IntArray:
@@ -235,13 +235,13 @@ class _Rows:
         if "pair" not in self.labels:
             return
         keys = np.stack([codes[order] for _, codes in self.labels.values()])
-        _, first, which, times = np.unique(keys, axis=1, return_index=True, return_inverse=True, return_counts=True)
+        _, which, times = np.unique(keys, axis=1, return_inverse=True, return_counts=True)
         if (key := arrays.first(times > 1)) is not None:
             one, other = np.flatnonzero(which.ravel() == key)[:2]
             raise InputError(
                 f"{self._place(int(order[one]))} and row {order[other] + 1:,} are of the same agent, with the same "
-                f"{self.names['pair']}; remove what is there twice, name a column that tells trials apart, or pair them "
-                'in their order with columns={"pair": None}'
+                f"{self.names['pair']}; remove what is there twice, name a column that tells trials apart, or pair "
+                'them in their order with columns={"pair": None}'
             )
 
     def agents(self, order: IntArray) -> Iterator[tuple[int, str]]:
