@@ -21,6 +21,10 @@ class TaskAnswer(NamedTuple):
     interval: tuple[float, float]
     answer: str | None
 
+    def words(self, about: str) -> str:
+        """The answer in words, of a "value" or a "difference"."""
+        return (DIFFERENCES if about == "difference" else VALUES)[self.answer]
+
     @property
     def reach(self) -> str:
         """The interval in words."""
@@ -39,15 +43,19 @@ class ByTask:
     @property
     def summary(self) -> Table:
         """A row a task."""
-        is_difference = self.about == "difference"
-        words, unit = (DIFFERENCES, "pair") if is_difference else (VALUES, "trial")
+        unit = "pair" if self.about == "difference" else "trial"
         rows = tuple(
-            Row(one.task, words[one.answer], f"{number(one.estimate)}, {one.reach}; {plural(one.outcomes, unit)}")
+            Row(one.task, one.words(self.about), f"{number(one.estimate)}, {one.reach}; {plural(one.outcomes, unit)}")
             for one in self.tasks
         )
-        bar = f"{'margin' if is_difference else 'threshold'} {number(self.threshold)}"
+        return Table(self.title, rows)
+
+    @property
+    def title(self) -> str:
+        """What is asked of each, and how surely it is answered."""
+        bar = f"{'margin' if self.about == 'difference' else 'threshold'} {number(self.threshold)}"
         share = f"{probability(self.delta)}/{len(self.tasks)}"
-        return Table(f"Each task by itself ({bar}), at delta = {share} each, so that all hold together", rows)
+        return f"Each task by itself ({bar}), at delta = {share} each, so that all hold together"
 
     def data(self) -> Document:
         """What a program reads."""

@@ -44,7 +44,7 @@ PROCEDURE = "It is a statement about the procedure, over repetitions"
 REFUTED = "the data refute the Markov model"
 CONTRADICTED = "the data contradict every value, so that an assumption of the test fails"
 SEARCHED = "rests on a local optimum, which is not proved to be the global one"
-OVER_TASKS = ", averaged over the tasks"
+OVER_TASKS = " over all tasks"
 NO_RELIABLE_ANSWER = "No reliable answer"
 WORDS = {
     "above": "above the threshold",
