@@ -147,8 +147,8 @@ def test_one_agent_against_a_threshold():
     assert len(verdict.by_task.tasks) == 2
     aimed = pt.assess(successes(0.9, 120, 1), threshold=0.75, budget=60)
     assert (aimed.answer, aimed.counts.episodes) == ("above", 60)
+    two = pt.instances.paper(2)
     with pytest.raises(pt.InputError, match="budget is for LoggedEpisodes"):
-        two = pt.instances.paper(2)
         pt.assess(two.task, pt.Counts(2, 2), 0.0, budget=5)
 
 

@@ -49,6 +49,11 @@ class Trials:
         "1. With 1 4 each trial of --a is compared with the mean of the next 4 of --b.",
         "N N",
     )
+    return_range: o.Range = option("A table of trials: where every outcome lies.", "LOW HIGH")
+    margin: float = option("A table of trials: by how much --a must be better than --b.", default=0.0)
+    budget: int | None = option(
+        "A table of trials: how many there will be in each task at most, of each agent, fixed beforehand.", "N"
+    )
 
 
 @dataclass(frozen=True)
@@ -58,11 +63,9 @@ class TrialQuestion:
     table: str
     agents: Trials
     columns: list[str] | None
-    return_range: o.Range
     delta: float
     bar: float | None
     indifference: float = 0.0
-    budget: int | None = None
     compares: bool = False  # whether two agents are needed
 
     def read(self, place: str | None = None) -> Table:
@@ -72,7 +75,9 @@ class TrialQuestion:
         columns = named_columns(self.columns)
         if self.agents.b is None and not self.compares:
             columns.setdefault("pair", None)  # nothing is paired
-        return trials(place or self.table, columns=columns, return_range=self.return_range, tasks=self.agents.tasks)
+        return trials(
+            place or self.table, columns=columns, return_range=self.agents.return_range, tasks=self.agents.tasks
+        )
 
     def verdict(self, found: Table) -> Verdict:
         """The answer, by all trials there are."""
@@ -87,7 +92,7 @@ class TrialQuestion:
                 )
             if self.bar is None:
                 raise InputError("no threshold: pass --threshold R, or name the agent to compare with (--b NAME)")
-            return assess(first, threshold=self.bar, delta=self.delta, budget=self.budget)
+            return assess(first, threshold=self.bar, delta=self.delta, budget=self.agents.budget)
         if self.agents.b == self.agents.a:
             raise InputError(f"--a and --b are both {self.agents.a!r}; name two agents")
         return compare(
@@ -96,7 +101,7 @@ class TrialQuestion:
             delta=self.delta,
             margin=self.bar or 0.0,
             indifference=self.indifference,
-            budget=self.budget,
+            budget=self.agents.budget,
             ratio=self.agents.ratio or (1, 1),
         )
 
@@ -147,9 +152,10 @@ def check_unused(groups: Sequence[object], *used: str, **others: object) -> None
             raise InputError(NOT_FOR_TRIALS.format(name))
 
 
-def check_trials(**given: object) -> None:
+def check_trials(given: Trials) -> None:
     """Refuse options of trials where no agent is named."""
-    for name, value in given.items():
+    for name, value in vars(given).items():
+        name = "task" if name == "tasks" else name
         if value:
             raise InputError(
                 f"{dashed(name)} is for a table of trials; name the agent that is asked about with --a NAME"
@@ -191,7 +197,7 @@ def identified(asked: TrialQuestion, names: list[str], output: o.Output) -> int:
     with quiet_stdout(output.json):
         found = asked.read()
         names = names or list(found.agents)
-        selection = identify([found[name] for name in names], delta=asked.delta, budget=asked.budget)
+        selection = identify([found[name] for name in names], delta=asked.delta, budget=asked.agents.budget)
     others = [name for name in found.agents if name not in names]
     about = asked.about_others(found, others)
     for words in () if output.quiet else about[1:]:

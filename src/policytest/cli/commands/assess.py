@@ -162,10 +162,7 @@ def assess(
     ),
     kept: Counts,
     episodes: Episodes,
-    trials: Annotated[Trials, o.Only("a", "tasks")],
-    budget: int | None = option(
-        "A table of trials: how many there will be in each task at most, fixed beforehand.", "N", under="Trials"
-    ),
+    trials: Annotated[Trials, o.Only("a", "tasks", "budget")],
     output: o.Output,
 ) -> int:
     """Do these logs already settle whether the value is above the threshold?
@@ -182,9 +179,9 @@ def assess(
     """
     if trials.a is not None and is_table(model, trials):
         check_unused((question, rows, kept, episodes), "--column", "--return-range", method=method, data=data)
-        asked = TrialQuestion(model, trials, rows.column, episodes.return_range, delta, threshold, budget=budget)
-        return answered(asked, output, GOOD)
-    check_trials(task=trials.tasks, budget=budget)
+        trials = replace(trials, return_range=episodes.return_range)
+        return answered(TrialQuestion(model, trials, rows.column, delta, threshold), output, GOOD)
+    check_trials(trials)
     if episodes.assume != o.LogAssumption.markov:
         _only_of_tables(method, rows, kept, episodes.ladder)
         names = [model, *(data or ())]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -23,6 +23,16 @@ if TYPE_CHECKING:
     from policytest.mdp.task import Task
 
 
+@dataclass(frozen=True)
+class Bar:
+    """What the difference is compared with."""
+
+    margin: float = option("By how much the first must be better.", default=0.0, under=o.QUESTION)
+    indifference: float = option(
+        'Allow the answer "within": A - B is less than this away from the margin.', default=0.0, under=o.QUESTION
+    )
+
+
 def compare(
     model: o.ModelName,
     other: Annotated[
@@ -34,18 +44,15 @@ def compare(
         ),
     ] = None,
     *,
-    margin: float = option("By how much the first must be better.", default=0.0, under=o.QUESTION),
     delta: float = o.DELTA,
-    indifference: float = option(
-        'Allow the answer "within": A - B is less than this away from the margin.', default=0.0, under=o.QUESTION
-    ),
+    bar: Bar,
     question: o.Question,
     method: o.PairsMethod | None = option("How to compare; by default betting.", under=o.METHOD),
     settings: o.Method,
     data: o.Data,
     sampling: o.Sampling,
     episodes: Annotated[o.Episodes, o.Only("assume", "agent", "reward_range", "return_range", "outcome", "stochastic")],
-    trials: Trials,
+    trials: Annotated[Trials, o.Only("a", "b", "tasks", "ratio")],
     output: o.Output,
 ) -> int:
     """Is the first policy better than the second? Sample until it is known, or look at a log.
@@ -67,10 +74,12 @@ def compare(
             ("--column", "--budget", "--return-range", "--seed"),
         )
         check_unused(groups, *used, method=method)
-        about = trials, data.column, episodes.return_range, delta, margin, indifference, sampling.budget
-        return answered(TrialQuestion(model, *about, compares=True), output, WHICH)
+        trials = replace(trials, return_range=episodes.return_range, budget=sampling.budget)
+        asked = TrialQuestion(model, trials, data.column, delta, bar.margin, bar.indifference, compares=True)
+        return answered(asked, output, WHICH)
     if other is None:
         raise InputError("the other policy is missing: name it after the model")
+    margin, indifference = bar.margin, bar.indifference
     logged = inputs.check_logged([other], data.log)
     models = (model,) if logged else (model, other)
     written = {"--checkpoint": sampling.checkpoint, "--html": output.html}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 from policytest.cli import options as o
@@ -43,8 +43,7 @@ def identify(
     settings: o.Method,
     data: o.Data,
     sampling: Annotated[o.Sampling, o.Only("seed", "max_samples", "max_seconds", "budget", "parallel")],
-    trials: Annotated[Trials, o.Only("tasks")],
-    return_range: o.Range = option(o.RETURNS_LIE, "LOW HIGH", under="Trials"),
+    trials: Annotated[Trials, o.Only("tasks", "return_range")],
     output: o.Output,
 ) -> int:
     """Which policy is best, among all or among candidates? The model's own policy is ignored.
@@ -58,11 +57,9 @@ def identify(
     if is_table(model, trials):
         groups, used = (question, settings, data, sampling), ("--column", "--budget", "--seed")
         check_unused(groups, *used, method=method)
-        asked = TrialQuestion(
-            model, trials, data.column, return_range, delta, None, budget=sampling.budget, compares=True
-        )
-        return identified(asked, names, output)
-    check_trials(return_range=return_range)
+        trials = replace(trials, budget=sampling.budget)
+        return identified(TrialQuestion(model, trials, data.column, delta, None, compares=True), names, output)
+    check_trials(trials)
     logged = check_logged(names, data.log)
     named = [file for file in names if not (logged and file == "logged")]
     check_files((*files_of(question, model, log=data.log or ()), *named), {"--html": output.html})

@@ -40,13 +40,6 @@ def watch(
     idle: float | None = option("Stop undecided after this many seconds without a new line.", under=o.SAMPLING, min=0),
     sampling: Annotated[o.Sampling, o.Only("max_samples")],
     trials: Trials,
-    return_range: o.Range = option(o.RETURNS_LIE, "LOW HIGH", under="Trials"),
-    margin: float = option("A table of trials: by how much --a must be better than --b.", default=0.0, under="Trials"),
-    budget: int | None = option(
-        "A table of trials: how many there will be of each agent in each task at most, fixed beforehand.",
-        "N",
-        under="Trials",
-    ),
     output: o.Output,
 ) -> int:
     """Follow a growing log of transitions, and answer as soon as it settles the question.
@@ -64,12 +57,10 @@ def watch(
     if trials.a is not None and (model == "-" or is_table(model, trials)):
         unused = {"max_samples": sampling.max_samples, "method": method, "log": log != "-" and log}
         check_unused((question, data), "--column", **unused)
-        bar = margin if trials.b is not None else threshold
-        asked = TrialQuestion(model, trials, data.column, return_range, delta, bar, budget=budget)
+        bar = trials.margin if trials.b is not None else threshold
+        asked = TrialQuestion(model, trials, data.column, delta, bar)
         return watched(asked, output, GOOD if trials.b is None else WHICH, follow, idle)
-    check_trials(
-        b=trials.b, task=trials.tasks, ratio=trials.ratio, return_range=return_range, margin=margin, budget=budget
-    )
+    check_trials(trials)
     check_files((*files_of(question, model), log), {"--html": output.html})
     max_samples = sampling.max_samples
     with quiet_stdout(output.json):
