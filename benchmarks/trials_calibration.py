@@ -66,6 +66,11 @@ def in_order(rng: np.random.Generator, budget: int | None = None, rate: float = 
     return answer(log(success(rng, rate, PAIRS)), log(success(rng, rate, PAIRS + 40)), budget)
 
 
+def a_ratio(rng: np.random.Generator) -> str | None:
+    """Each trial of A against the mean of the next three of B."""
+    return pt.compare(log(success(rng, 0.6, 40)), log(success(rng, 0.6, 130)), delta=DELTA, ratio=(1, 3)).answer
+
+
 def tasks(rng: np.random.Generator, each: int = 12, rates: Reals = BETTER, budget: int | None = None) -> str | None:
     """A is better in some tasks, worse in others; they are recorded one after the other."""
     named = np.repeat(np.arange(len(rates)), each)
@@ -136,6 +141,7 @@ KINDS: dict[str, Ask] = {
     "in order": in_order,
     "a budget": lambda rng: in_order(rng, PAIRS),
     "a budget, rare": lambda rng: in_order(rng, PAIRS, 0.05),
+    "a ratio": a_ratio,
     "eight tasks": tasks,
     "tasks, a budget": lambda rng: tasks(rng, budget=12),
     "one of each": one_of_each,
