@@ -26,10 +26,10 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from budget import step_test
 from scipy.special import logsumexp
 
 import policytest as pt
+from budget import step_test
 from policytest.eprocess.strategies import ON_RETURNS
 
 DELTA, BUDGET, FEW = 0.05, 200, 3

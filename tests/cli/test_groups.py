@@ -20,7 +20,7 @@ HEADINGS = {
     "evaluate": ["Question", "Method", "Data", "Sampling", "Episodes", "Output"],
     "compare": ["Question", "Method", "Data", "Sampling", "Episodes", "Trials", "Output"],
     "plan": ["Question", "Data", "Episodes", "Output"],
-    "identify": ["Question", "Method", "Data", "Sampling", "Trials", "Output"],
+    "identify": ["Question", "Method", "Data", "Sampling", "Episodes", "Trials", "Output"],
     "study": ["Output"],
     "demo": ["Question"],
     "selftest": ["Output"],

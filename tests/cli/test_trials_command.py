@@ -104,7 +104,8 @@ def test_the_best_of_all_or_of_some(table, capsys):
         (("assess", "{}", "--a", "new"), "no threshold: pass --threshold R"),
         (("assess", "{}", "--threshold", "0.5"), "or --a, no task is needed"),
         (("assess", "shop.toml", "{}", "--budget", "5"), "--budget is for a table of trials; name the agent"),
-        (("identify", "paper-2", "--return-range", "0", "1"), "--return-range is for a table of trials"),
+        (("identify", "paper-2", "--task", "lift"), "--task is for a table of trials"),
+        (("identify", "{}", "--agent", "agents:pole"), "--agent is not for recorded trials"),
         (("watch", "paper-2", "{}", "--margin", "1"), "--margin is for a table of trials"),
     ],
 )

@@ -96,14 +96,9 @@ def test_a_comparison_is_a_test_on_the_differences():
         assert alone.interval == paired.interval
 
 
-def test_a_critic_has_no_part_in_pairs_and_a_vector_of_environments_is_refused():
-    gym = pytest.importorskip("gymnasium")
+def test_a_critic_has_no_part_in_pairs():
     cart = {"reward_range": (0, 1), "horizon": 30}
     plain, fast = (pt.Episodes("CartPole-v1", lambda o, turn=turn: int(o[turn] > 0), **cart) for turn in (2, 3))
     valued = pt.Episodes("CartPole-v1", lambda o: int(o[3] > 0), critic=lambda o: 20.0, **cart)
     expected, found = (pt.compare(plain, other, max_samples=500) for other in (fast, valued))
     np.testing.assert_array_equal(found.counts.returns, expected.counts.returns)
-    several = pt.Episodes(gym.make_vec("CartPole-v1", 2), lambda o: int(o[3] > 0), **cart)
-    with pytest.raises(pt.InputError, match="task_b has a vector of environments"):
-        pt.compare(plain, several)
-    assert pt.plan(several, threshold=15.0, pilot=20, max_samples=500).value > 15.0

@@ -86,11 +86,12 @@ class ByTheirEnd(VectoredEpisodes):
     """What must not be done: episodes in the order in which they end."""
 
     def _end(self, over, ended):
-        before = set(self.ready)
+        waiting, self.ready = self.ready, {}
         super()._end(over, ended)
-        for number in [number for number in self.ready if number not in before]:
-            self.ready[self.ended] = self.ready.pop(number)
+        for found in self.ready.values():
+            waiting[self.ended] = found
             self.ended += 1
+        self.ready = waiting
 
     def _clear(self):
         super()._clear()

@@ -428,17 +428,17 @@ def test_plan():
 
 
 def test_selection():
-    ax = drawn(plots.selection(SimpleNamespace(values=[0.1, 0.9, -0.3], index=1, states=None)))
+    ax = drawn(plots.selection(SimpleNamespace(values=[0.1, 0.9, -0.3], index=1, states=None, agents=())))
     assert list(line(ax, "the one chosen").get_xdata()) == [0.9]
     assert [label.get_text() for label in ax.get_yticklabels()] == ["policy 1", "policy 0", "policy 2"]
-    many = drawn(plots.selection(SimpleNamespace(values=np.arange(1000.0), index=None, states=None)))
+    many = drawn(plots.selection(SimpleNamespace(values=np.arange(1000.0), index=None, states=None, agents=())))
     assert "980 more" in many.get_xlabel()
-    drawn(plots.selection(SimpleNamespace(values=[], index=None, states=None)))
+    drawn(plots.selection(SimpleNamespace(values=[], index=None, states=None, agents=())))
 
 
 def test_a_notebook_shows_the_picture():
     """By what IPython asks objects for; not where the user's own figure is drawn on."""
-    ax = plots.selection(SimpleNamespace(values=[0.1, 0.9], index=1, states=None))
+    ax = plots.selection(SimpleNamespace(values=[0.1, 0.9], index=1, states=None, agents=()))
     assert "<svg" in ax._repr_svg_()
     assert ax._repr_svg_() == ax.figure._repr_svg_() == pickle.loads(pickle.dumps(ax))._repr_svg_()
     mine = Figure().add_subplot()

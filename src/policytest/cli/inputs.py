@@ -127,6 +127,17 @@ def find_task(
     return episodes_at(name, AskedEpisodes(**about, horizon=question.horizon, discount=question.discount), "--"), None
 
 
+def find_agent(
+    name: str, agent: str, episodes: EpisodeOptions, question: Question, of_tables: Mapping[str, object]
+) -> Episodes:
+    """The episodes of one of several agents in the same environment; or those at another address."""
+    if agent.startswith(("gym:", "python:")):
+        found, _ = find_task(agent, replace(episodes, agent=None), question, of_tables)
+    else:
+        found, _ = find_task(name, replace(episodes, agent=agent), question, of_tables)
+    return found  # type: ignore[return-value]
+
+
 def _with_policy(task: Task, policy: str | None) -> Task:
     """The task with another policy: "uniform", or a file."""
     from policytest.sources.tasks.policy import policy as policy_array

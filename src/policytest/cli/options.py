@@ -155,8 +155,8 @@ class Sampling:
     max_samples: int | None = option("Stop undecided after N samples, for example 1e6.", "N", parser=_whole)
     max_seconds: float | None = option("Stop undecided after this many seconds.", "SECONDS")
     budget: int | None = option(
-        "The most transitions, episodes or pairs of episodes that there will be, fixed beforehand: bets aim at an "
-        "answer by then. By default the task file's.",
+        "The most transitions, episodes (of all agents) or pairs of episodes that there will be, fixed beforehand: "
+        "bets aim at an answer by then. By default the task file's.",
         "N",
         parser=_whole,
     )
@@ -200,6 +200,10 @@ class Episodes:
     stochastic: bool = option(
         "Let an agent with predict sample its actions (deterministic=False); by default it does not.", default=False
     )
+
+
+OF_SEVERAL = "assume", "reward_range", "return_range", "outcome", "vector", "batched", "stochastic"
+"""What is said of the episodes of more than one agent."""
 
 
 @dataclass(frozen=True)

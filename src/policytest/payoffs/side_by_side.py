@@ -40,7 +40,7 @@ from policytest.payoffs.pairs import PairedEpisodes, TogetherEpisodes, differenc
 from policytest.payoffs.parallel_returns import in_processes
 from policytest.payoffs.returns import DrawnEpisodes, Episode, WholeEpisodes
 from policytest.payoffs.rounds import Round, RoundSupply
-from policytest.payoffs.vector_returns import FIRST_BLOCK, VectoredEpisodes
+from policytest.payoffs.vector_returns import VectoredEpisodes
 
 SHARED_BLOCK = 4
 """Episodes of each row before another agent has its turn with a vector that agents share."""
@@ -136,7 +136,7 @@ class InOrder:
                 continue
             same = [j for j, other in enumerate(walks) if other is not None and other.is_of(walk)]
             walk.share_with(walks[same[0]] or walk)
-            block = SHARED_BLOCK if len(same) > 1 else FIRST_BLOCK
+            block = SHARED_BLOCK if len(same) > 1 else None
             given = common if walk.is_plain else None
             self.supplies.append(VectoredEpisodes(one, walk, alone, given, block, ahead=i < same[-1]))
         # a single environment comes last: what it has run cannot be put back

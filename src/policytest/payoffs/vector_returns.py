@@ -67,11 +67,11 @@ class VectoredEpisodes(EpisodeSupply):
         walk: VectorWalk,
         rng: Seed,
         seeds: np.random.Generator | None = None,
-        first_block: int = FIRST_BLOCK,
+        first_block: int | None = None,
         ahead: bool = False,
     ) -> None:
         self.about, self.walk, self.rng = episodes, walk, generator(rng)
-        self.seeds, self.first_block, self.ahead = seeds, first_block, ahead
+        self.seeds, self.first_block, self.ahead = seeds, first_block or FIRST_BLOCK, ahead
         self.low, self.high = episodes.bounds
         self.rewards = episodes.reward_range or (-LARGEST, LARGEST)
         self.before = self.dropped = 0

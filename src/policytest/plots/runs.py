@@ -152,7 +152,10 @@ def ladder(found: AssumptionLadder, ax: Axes | None = None) -> Axes:
 
 
 def selection(found: Selection, ax: Axes | None = None, top: int = 20) -> Axes:
-    """The estimated values of the policies among which one was chosen, or of the states under the one returned."""
+    """The estimated values of the policies among which one was chosen, or of the states under the one returned.
+
+    For agents: their mean returns, with intervals.
+    """
     values = np.asarray(found.values, dtype=float)
     among = found.index is not None
     chosen = np.argsort(-values, kind="stable")[:top] if among else np.arange(min(top, len(values)))
@@ -166,10 +169,15 @@ def selection(found: Selection, ax: Axes | None = None, top: int = 20) -> Axes:
     if best.any():
         ax.plot(values[chosen][best], rows[best], "D", color=GREEN, markersize=8, label="the one chosen")
     kind, names = ("policy", None) if among else ("state", found.states)
-    ax.set_yticks(rows, [f"{kind} {style.name(int(i), names)}" for i in chosen])
+    words = [f"{kind} {style.name(int(i), names)}" for i in chosen]
+    for row, one in enumerate(found.agents[i] for i in chosen if found.agents):
+        words[row] = style.escape(style.short(one.name))
+        ax.hlines(row, one.lower, one.upper, color=BLUE, linewidth=7, alpha=0.3)
+    ax.set_yticks(rows, words)
     ax.invert_yaxis()
     rest = len(values) - len(chosen)
-    return style.finished(ax, "estimated value" + (f" ({rest:,} more are not shown)" if rest else ""))
+    what = "mean, with its interval" if found.agents else "estimated value"
+    return style.finished(ax, what + (f" ({rest:,} more are not shown)" if rest else ""))
 
 
 def _traced(trace: Trace | Iterable[Check]) -> Trace:

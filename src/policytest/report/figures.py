@@ -186,10 +186,13 @@ def _of_plan(found: Plan, *_: object) -> Iterator[Figure]:
 def _of_selection(found: Selection, _: object, suppress_below: int) -> Iterator[Figure]:
     values, among = np.asarray(found.values), found.index is not None
     if values.size and np.isfinite(values).all():
+        about = "From the fitted model; the answer does not rest on these estimates alone."
+        if found.agents:
+            about = "From the episodes of each agent; agents are compared within rounds, so that intervals may overlap."
         yield Figure(
             "values",
             "Estimated values" if among else "Estimated values of the states under it",
-            "From the fitted model; the answer does not rest on these estimates alone.",
+            about,
             f"The largest of {values.size} values is {number(float(values.max()))}.",
             lambda: plots.selection(found),
         )

@@ -228,39 +228,53 @@ def _methods_table(found: Plan) -> ColumnTable:
 
 @tell.register
 def selection_story(found: Selection, question: str | None = None, suppress_below: int = 0) -> Story:
-    """Which policy is best."""
+    """Which policy, or which agent, is best."""
     samples = sentences.after(how_many(found.samples, suppress_below), found.counts, found.budget)
     delta = probability(found.delta)
     rows = safe_rows(found.summary.rows, suppress_below)
     reason = found.reason if not found.answered else sentences.why_uncertified(found)
     lead = f"After {samples}: {found.settled} of {found.questions} {sentences.settled_words(found)} ({reason})."
-    known = (*sentences.MARKOV[:1], "Rewards, initial distribution and discount are the ones given.")
+    known: tuple[str, ...] = (*sentences.MARKOV[:1], "Rewards, initial distribution and discount are the ones given.")
+    who, call = "policy", "rewards, initial, discount, sim"
+    if found.agents:
+        who, call, known = "agent", "agents", sentences.markov(found.names)
+    zone = f", indifference={found.indifference:g}" if found.indifference else ""
     proof = sentences.proof_sentence("The answer", found.certified, found.assumptions, found.flaws)
     more = (
         "Search again with a larger max_samples. Where the best two are exactly as good, no number of samples ends it."
     )
     return Story(
-        question or "Which policy is best?",
+        question or f"Which {who} is best?",
         _word(found.certified) if found.answered else "Not settled yet:",
         sentences.selection_claim(found),
         f"Found after {samples}, with a probability of error of at most {delta}." if found.certified else lead,
         _tone(found.answered, found.certified),
         sentences.badge(found.certified) if found.answered else "",
         proof if found.answered else "",
-        picked(rows, "settled", "samples", "delta"),
+        picked(rows, "settled", counted(rows), "delta"),
         next_steps=() if found.answered else (more,),
+        tables=(_agents_table(found),) if found.agents else (),
         rows=rows,
-        guarantee=(
-            f"The probability of ever returning a policy that is not the best, or as good, is at most {delta}, however "
-            "long the search takes.",
-            *(sentences.uncertified_guarantee(found) if found.answered else ()),
-        ),
+        notes=found.summary.notes,
+        guarantee=(sentences.selection_guarantee(found), *_without_proof(found)),
         assumptions=sentences.assumptions_of(found.names, known),
-        recipe=_recipe(
-            "found",
-            f"identify(rewards, initial, discount, sim, delta={found.delta:g}, rng=seed{budgeted(found.budget)})",
-        ),
+        recipe=_recipe("found", f"identify({call}, delta={found.delta:g}, rng=seed{zone}{budgeted(found.budget)})"),
     )
+
+
+def _without_proof(found: Selection) -> list[str]:
+    """What an answer without a certificate means."""
+    return sentences.uncertified_guarantee(found) if found.answered else []
+
+
+def _agents_table(found: Selection) -> ColumnTable:
+    """A row for each agent."""
+    columns = "agent", "still in", sentences.of_episodes(found.names), "from", "to", "episodes"
+    rows = [
+        (one.name, sentences.YES_NO[one.is_in], *map(number, (one.value, one.lower, one.upper, one.episodes)))
+        for one in found.agents
+    ]
+    return ColumnTable("Agents", columns, tuple(rows), 2)
 
 
 @tell.register

@@ -27,7 +27,7 @@ from policytest.results.ladder import ANSWERS, Alongside, AssumptionLadder, Rung
 from policytest.results.plan import Plan, Powered
 from policytest.results.provenance import Provenance
 from policytest.results.saved import SavedForecast, Visits
-from policytest.results.selection import Selection
+from policytest.results.selection import Contender, Selection
 from policytest.results.sentences import REFUTED, TWO_SIDED
 from policytest.results.verdict import Verdict
 from policytest.worst_case import Status
@@ -229,12 +229,25 @@ def _plan(data: Document) -> Plan:
 
 def _selection(data: Document) -> Selection:
     settled, questions = data["settled"]
-    policy = _table(data, "policy")
-    names = _names(data, policy.shape)
+    agents = tuple(_contender(one) for one in data.get("agents", ()))
+    policy = str(data["policy"]) if agents else _table(data, "policy")
+    names = _names(data, np.shape(policy) or None)
+    values = np.array([one.value for one in agents]) if agents else _table(data, "values", 1)
     found = _fields(Selection, {**data, "settled": settled, "questions": questions})
-    found |= {"policy": policy, "values": _table(data, "values", 1), "counts": _visits(data)}
+    found |= {"policy": policy, "values": values, "counts": _visits(data), "agents": agents}
     found |= {"states": names.states, "actions": names.actions, "assumptions": names.assumptions}
     return Selection(**found)
+
+
+def _contender(data: Document) -> Contender:
+    """What a document says of an agent; null stands for the mean of no episodes."""
+    value = np.nan if data["value"] is None else float(data["value"])
+    ends, count = _ends((data["lower"], data["upper"])), int(data["episodes"])
+    if not (abs(value) < LARGEST or np.isnan(value)) or np.isnan(ends).any() or count < 0:
+        raise InputError(f"agents has {data['value']!r} with {data['episodes']!r} episodes, which is not a mean return")
+    if type(data["is_in"]) is not bool:
+        raise InputError(f"agents: is_in is {data['is_in']!r}; it is true or false")
+    return Contender(str(data["name"]), value, *ends, count, data["is_in"])
 
 
 def _names(data: Document, shape: tuple[int, ...] | None = None) -> Names:

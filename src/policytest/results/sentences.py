@@ -615,7 +615,7 @@ def estimate_guarantee(e: Estimate) -> str:
 def settled_words(s: Selection) -> str:
     """What is counted by ``settled``."""
     if s.indifference:
-        return "rivals that are out, or not better by the indifference"
+        return "rivals that are out, or close"
     return "rivals that are out" if s.index is not None else "deviations that do not pay"
 
 
@@ -636,7 +636,22 @@ def about_agents(s: Selection) -> tuple[str, ...]:
         return ()
     sure_of = f"each interval holds with probability {sure(s.delta)}, at any time"
     seen = "trials" if is_about_trials(s.names) else "episodes"
-    return (f"For each agent: the {of_episodes(s.names)}, its interval, and its {seen}; {sure_of}.",)
+    return (
+        f"For each agent: the {of_episodes(s.names)}, its interval, and its {seen}; {sure_of}.",
+        "Agents are compared within rounds, so that intervals may overlap.",
+    )
+
+
+def selection_guarantee(s: Selection) -> str:
+    """What delta bounds."""
+    wrong = (
+        "a policy that is not the best, or as good," if not s.agents else "an agent that is not the best, or as good,"
+    )
+    if s.indifference:
+        wrong = f"an agent that is worse than the best by {number(s.indifference)} or more"
+    return (
+        f"The probability of ever returning {wrong} is at most {probability(s.delta)}, however long the search takes."
+    )
 
 
 def selection_title(s: Selection) -> str:

@@ -51,7 +51,7 @@ def compare(
     settings: o.Method,
     data: o.Data,
     sampling: o.Sampling,
-    episodes: Annotated[o.Episodes, o.Only("assume", "agent", "reward_range", "return_range", "outcome", "stochastic")],
+    episodes: Annotated[o.Episodes, o.Only(*o.OF_SEVERAL, "agent")],
     trials: Annotated[Trials, o.Only("a", "b", "tasks", "ratio")],
     output: o.Output,
 ) -> int:
@@ -94,7 +94,7 @@ def compare(
         first, problem = inputs.find_task(model, episodes, question, of_tables)
         rival: Task | Episodes | str = other
         if problem is None:
-            rival = _other_agent(model, other, episodes, question)
+            rival = inputs.find_agent(model, other, episodes, question, {})
             chosen, source = None, None
         else:
             read_as = problem
@@ -126,10 +126,3 @@ def _other_model(other: str, question: o.Question) -> Task:
         return inputs.find_model(other, question.of_another(other)).task
     except InputError as error:
         raise InputError(str(error).replace("pass policy=... (--policy on the command line), or ", "")) from None
-
-
-def _other_agent(model: str, other: str, episodes: o.Episodes, question: o.Question) -> Task | Episodes:
-    """The episodes of the other agent in the same environment; or those at another address."""
-    if other.startswith(("gym:", "python:")):
-        return inputs.find_task(other, episodes, question, {})[0]
-    return inputs.find_task(model, replace(episodes, agent=other), question, {})[0]
