@@ -5,9 +5,9 @@
     python benchmarks/trials.py --json F    # also write the numbers to a file
 
 robots   two robots with success 0.75 and 0.45, recorded one by one, and closer ones: how often there is an answer
-         within 200 pairs, and the mean pairs until then. "any time" is `compare` without a budget, "budget" with
-         budget=200, and STEP (pip install sequentialized-barnard-tests) is exact, by its table (`benchmarks/budget.py`).
-         "errs" are wrong answers of `compare` where both robots succeed as often, of either side.
+         "A is better" within 200 pairs, and the mean pairs until any answer. "any time" is `compare` without a budget,
+         "budget" with budget=200; STEP (pip install sequentialized-barnard-tests) is exact, by its table
+         (`benchmarks/budget.py`). Where both succeed as often, such answers are errors.
 tasks    T tasks, in each of which A is better by 0.2: rounds until an answer by bets on all tasks of a round, as
          `compare` makes them, and by bets on the mean of the round
 surplus  new trials until an answer, where there are r old ones for each: in pairs, with ratio=(1, r), and by bets on
@@ -23,6 +23,7 @@ import json
 import math
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -37,7 +38,7 @@ Reals = npt.NDArray[np.float64]
 Numbers = dict[str, float]
 
 
-def log(outcomes: Reals, **labels: Reals) -> pt.LoggedEpisodes:
+def log(outcomes: Any, **labels: Any) -> pt.LoggedEpisodes:
     """Trials, between 0 and 1."""
     return pt.LoggedEpisodes(None, outcomes, return_range=(0, 1), **labels)
 

@@ -46,7 +46,7 @@ def main() -> None:
 
     verdict = pt.compare(trials["new"], trials["old"])
     print(f"new against old: {verdict.answer}, after {verdict.samples} of {2 * verdict.counts.episodes} trials")
-    for task in verdict.by_task.tasks:
+    for task in verdict.by_task:
         print(f"  {task.task:<6} {task.answer or 'not settled'}")
 
     found = pt.identify([trials[name] for name in trials.agents])

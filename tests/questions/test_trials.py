@@ -89,13 +89,13 @@ def test_the_mean_over_tasks_and_each_task_by_itself():
     verdict = pt.compare(a, b)
     assert verdict.answer == "above"
     assert verdict.samples % 6 == 0
-    assert [(one.task, one.answer, one.outcomes) for one in verdict.by_task.tasks] == [
+    assert [(one.task, one.answer, one.outcomes) for one in verdict.by_task] == [
         ("lift", "above", 40),
         ("push", None, 40),
         ("turn", None, 40),
     ]
     alone = [pt.compare(log(a.reward[k::3]), log(b.reward[k::3]), delta=0.05 / 3) for k in range(3)]
-    assert [one.interval for one in alone] == [one.interval for one in verdict.by_task.tasks]
+    assert [one.interval for one in alone] == [one.interval for one in verdict.by_task]
     assert "at delta = 0.05/3 each" in str(verdict)
 
 
@@ -144,7 +144,7 @@ def test_one_agent_against_a_threshold():
     verdict = pt.assess(trials, threshold=0.6)
     assert verdict.answer == "above"
     assert str(verdict).startswith("The success rate over all tasks is above the threshold (certified)")
-    assert len(verdict.by_task.tasks) == 2
+    assert len(verdict.by_task) == 2
     aimed = pt.assess(successes(0.9, 120, 1), threshold=0.75, budget=60)
     assert (aimed.answer, aimed.counts.episodes) == ("above", 60)
     two = pt.instances.paper(2)
@@ -179,7 +179,7 @@ def test_a_saved_verdict_has_its_agents_and_tasks():
     tasks = {"task": np.tile(["u", "v"], 30)}
     verdict = pt.compare(*both(**tasks))
     again = parse(verdict.to_json(), "it")
-    assert again.by_task == verdict.by_task
+    assert again.alongside.by_task == verdict.alongside.by_task
     assert str(again).splitlines()[0] == str(verdict).splitlines()[0] == "new is better than old (certified)"
     assert again.to_json() == verdict.to_json()
 

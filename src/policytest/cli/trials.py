@@ -197,8 +197,12 @@ def identified(asked: TrialQuestion, names: list[str], output: o.Output) -> int:
     with quiet_stdout(output.json):
         found = asked.read()
         names = names or list(found.agents)
-        more = {"indifference": asked.indifference, "budget": asked.agents.budget}
-        selection = identify([found[name] for name in names], delta=asked.delta, **more)
+        selection = identify(
+            [found[name] for name in names],
+            delta=asked.delta,
+            indifference=asked.indifference,
+            budget=asked.agents.budget,
+        )
     others = [name for name in found.agents if name not in names]
     about = asked.about_others(found, others)
     for words in () if output.quiet else about[1:]:

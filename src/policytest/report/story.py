@@ -120,7 +120,7 @@ def verdict_story(verdict: Verdict, question: str | None = None, suppress_below:
             (place(c.state, c.action, c.successor), f"{c.observed:.3f}", f"{c.needed:.3f}", f"{c.visits:,}")
             for c in top_changes(verdict, suppress_below=suppress_below)
         ),
-        tables=() if verdict.by_task is None else (_tasks_table(verdict.by_task),),
+        tables=() if verdict.alongside.by_task is None else (_tasks_table(verdict.alongside.by_task),),
         rows=rows,
         notes=(after,) if verdict.proof_samples else (),
         guarantee=sentences.guarantee(verdict),

@@ -22,7 +22,7 @@ from policytest.kl.boundaries import Boundary, MixtureBoundary, level_of
 from policytest.mdp.task import Task, about_task
 from policytest.methods.run import Outcome, traits_of
 from policytest.results import sentences
-from policytest.results.by_task import ByTask
+from policytest.results.by_task import TaskAnswer
 from policytest.results.changes import MOST_CHANGES, Change, largest_changes
 from policytest.results.estimate import inside, is_empty
 from policytest.results.forecast import Forecast
@@ -214,9 +214,9 @@ class Verdict(Shown):
         return self.alongside.ladder
 
     @property
-    def by_task(self) -> ByTask | None:
+    def by_task(self) -> tuple[TaskAnswer, ...]:
         """Of trials of several tasks, the answer for each, at delta/T; the verdict is about their mean."""
-        return self.alongside.by_task
+        return () if self.alongside.by_task is None else self.alongside.by_task.tasks
 
     @property
     def p_value(self) -> float:
@@ -337,7 +337,7 @@ class Verdict(Shown):
 
     def _notes(self) -> list[str]:
         notes = [words] if (words := sentences.forecast(self)) else []
-        for table in (self.ladder, self.by_task):
+        for table in (self.ladder, self.alongside.by_task):
             notes += [] if table is None else table.summary.text().splitlines()
         if self.changes and self.answer != "within":
             notes += [sentences.about_changes(self), *(f"  {change.words}" for change in self.changes)]
@@ -368,7 +368,7 @@ class Verdict(Shown):
             "provenance": self.provenance.data(),
             "still_needed": None if self.forecast.needed is None else self.forecast.needed.data(),
             **({} if self.ladder is None else {"ladder": self.ladder.data()}),
-            **({} if self.by_task is None else {"by_task": self.by_task.data()}),
+            **({} if self.alongside.by_task is None else {"by_task": self.alongside.by_task.data()}),
             "visits": self.counts.visits,
             **sentences.histogram_data(self.counts),
             "changes": [change.data() for change in self.changes],

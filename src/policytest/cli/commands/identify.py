@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Among:
-    """Which policies, or agents, are candidates, and how close to the best the one may be that is named."""
+    """Which policies, or agents, are candidates, and how close to the best the named one may be."""
 
     candidates: list[str] | None = option(
         "Search among these policy files only; may be repeated. With --log also logged, its frequencies. Of a table of "
@@ -48,12 +48,6 @@ class Among:
         default=0.0,
         under=o.QUESTION,
     )
-    agents: list[str] | None = option(
-        "With --assume episodes: an agent, as package.module:name, or another environment; once for each agent.",
-        "PLACE",
-        under=o.EPISODES,
-        names=("--agent",),
-    )
 
 
 def identify(
@@ -66,6 +60,12 @@ def identify(
     settings: o.Method,
     data: o.Data,
     sampling: Annotated[o.Sampling, o.Only("seed", "max_samples", "max_seconds", "budget", "parallel")],
+    agents: list[str] | None = option(
+        "With --assume episodes: an agent, as package.module:name, or another environment; once for each agent.",
+        "PLACE",
+        under=o.EPISODES,
+        names=("--agent",),
+    ),
     episodes: Annotated[o.Episodes, o.Only(*o.OF_SEVERAL)],
     trials: Annotated[Trials, o.Only("tasks")],
     output: o.Output,
@@ -80,7 +80,7 @@ def identify(
 
     Exit codes: 0 found, 2 usage or input error, 3 not settled, not certified or interrupted, 4 internal error.
     """
-    names, agents, indifference = among.candidates or [], among.agents, among.indifference
+    names, indifference = among.candidates or [], among.indifference
     if is_table(model, trials):
         used = "--column", "--budget", "--seed", "--return-range"
         check_unused((question, settings, data, sampling, episodes), *used, method=method, agent=agents)
