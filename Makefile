@@ -71,6 +71,7 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/whole_paths.py
 	$(BIN)/python benchmarks/intervals.py
 	$(BIN)/python benchmarks/budget.py
+	$(BIN)/python benchmarks/trials.py
 	$(BIN)/python benchmarks/parallel.py
 	$(BIN)/python benchmarks/comparison.py
 	$(BIN)/python benchmarks/identification.py
@@ -91,6 +92,7 @@ calibrate: $(STAMP)
 	$(BIN)/python benchmarks/episode_calibration.py
 	$(BIN)/python benchmarks/one_end.py
 	$(BIN)/python benchmarks/budget_calibration.py
+	$(BIN)/python benchmarks/trials_calibration.py
 	$(BIN)/python benchmarks/interval_coverage.py
 	$(BIN)/python benchmarks/large_sample.py
 	$(BIN)/python benchmarks/propensities.py

@@ -242,7 +242,7 @@ def prepared():
 
 
 RUNNABLE = {"notebooks.md": 3, "betting.md": 1}
-COMPLETE = {"evaluation.md": 1, "environments.md": 3, "reports.md": 2, "comparing-and-planning.md": 5}
+COMPLETE = {"trials.md": 1, "evaluation.md": 1, "environments.md": 3, "reports.md": 2, "comparing-and-planning.md": 5}
 """How many blocks of a page run, with the names of the documentation, or by themselves."""
 
 
@@ -426,6 +426,27 @@ def test_the_page_about_agents_happens_as_it_says(tmp_path, monkeypatch, capsys)
             compared.append(body)
     assert len(compared) >= 5
     assert missing_packages("import numpy.linalg\nfrom nowhere.to_be import found") == ["nowhere.to_be"]
+
+
+def test_the_page_of_trials_happens_as_it_says(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    transcripts = [one for body in blocks(TEXTS["trials.md"], "console") for one in body.split("$ ")[1:]]
+    assert len(transcripts) == 5
+    for transcript in transcripts:
+        line, _, shown = transcript.partition("\n")
+        program, *words = shlex.split(line)
+        if program == "python":
+            monkeypatch.setattr(sys, "argv", words)
+            runpy.run_path(str(ROOT / words[0]), run_name="__main__")
+        else:
+            assert cli.main(words) == 0
+        happened = capsys.readouterr()
+        assert agrees(shown, happened.out), f"{line}\n{happened.out}"
+        if words[0] == "compare":
+            assert [said for said in happened.err.splitlines() if f"`{said}`" in TEXTS["trials.md"]] == (
+                happened.err.splitlines()
+            )
 
 
 def test_the_readmes_five_commands_answer_about_a_csv(tmp_path, monkeypatch, capsys):

@@ -64,6 +64,7 @@ SHOWS = {
     ],
     "retention": [r"^21192 rows in"],
     "robot": [r"^60000 rows in .*, 200 cells"],
+    "robot_trials": [r"^360 trials in trials\.csv", r"new against old: above, after 30 of", r"best of three: new"],
     "simulation_budget": [r"TDBetting: about", r"budget of 200: not settled", r"resumed: above after"],
     "treatment_safety": [r"0% .*do not release \(below", r"30% .*do not release", r"100% .*: release"],
 }
@@ -277,6 +278,20 @@ def test_large_sample(small):
     assert [row["law"] for row in numbers["five"]][:2] == ["normal", "uniform"]
     assert all(row["covered"] > 0.85 > row["control"] for row in numbers["five"])
     assert all(row["large sample, not answered"] == 0 for row in numbers["power"])
+
+
+def test_trials(small):
+    shown, numbers = small("trials")
+    assert "old ones each" in shown
+    assert all(row["budget, pairs"] <= 200 for row in numbers["robots"])
+    assert [row["product"] < row["mean"] for row in numbers["tasks"]] == [False, True]
+    assert numbers["surplus"][0]["pairs"] == numbers["surplus"][0]["ratio"]
+
+
+def test_trials_calibration(small):
+    shown, rows = small("trials_calibration")
+    assert "as it should be" in shown.splitlines()
+    assert {row["trials"] for row in rows if row["alarm"]} == {"sorted first", "best tasks", "not named"}
 
 
 def test_one_look(small):

@@ -15,12 +15,12 @@ from policytest.cli.groups import Grouped, Only, as_typed, flat, option
 COMMAND = typer.main.get_command(app)
 HEADINGS = {
     "decide": ["Question", "Method", "Data", "Sampling", "Episodes", "Output"],
-    "assess": ["Question", "Method", "Data", "Counts", "Episodes", "Output"],
-    "watch": ["Question", "Method", "Data", "Sampling", "Output"],
+    "assess": ["Question", "Method", "Data", "Counts", "Episodes", "Trials", "Output"],
+    "watch": ["Question", "Method", "Data", "Sampling", "Trials", "Output"],
     "evaluate": ["Question", "Method", "Data", "Sampling", "Episodes", "Output"],
-    "compare": ["Question", "Method", "Data", "Sampling", "Episodes", "Output"],
+    "compare": ["Question", "Method", "Data", "Sampling", "Episodes", "Trials", "Output"],
     "plan": ["Question", "Data", "Episodes", "Output"],
-    "identify": ["Question", "Method", "Data", "Sampling", "Episodes", "Output"],
+    "identify": ["Question", "Method", "Data", "Sampling", "Episodes", "Trials", "Output"],
     "study": ["Output"],
     "demo": ["Question"],
     "selftest": ["Output"],

@@ -730,3 +730,15 @@ def test_the_template_ships():
     assert build["packages"] == ["src/policytest"]
     assert "exclude" not in build
     assert any(name.startswith("jinja2") for name in settings["project"]["optional-dependencies"]["report"])
+
+
+def test_recorded_trials_are_named_and_their_tasks_listed():
+    tasks = np.tile(["lift", "push"], 30)
+    a, b = (
+        policytest.LoggedEpisodes(None, np.arange(60) % 10 < many, return_range=(0, 1), agent=name, task=tasks)
+        for name, many in (("new", 9), ("old", 2))
+    )
+    for page in (report.render(compare(a, b)), report.render(policytest.assess(a, threshold=0.5))):
+        assert "lift" in page
+        assert "trials are independent runs" in page
+    assert "new is better than old" in report.render(compare(a, b))

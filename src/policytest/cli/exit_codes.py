@@ -170,6 +170,11 @@ PHRASES = {
         "pass --return-range LOW HIGH, or --reward-range LOW HIGH with --horizon or a --discount below 1"
     ),
     "outcome=pt.at_least(200)": "--outcome 'at least 200'",
+    "pass return_range=(low, high), where outcomes must lie whatever happens; (0, 1) for successes": (
+        "pass --return-range LOW HIGH, where outcomes must lie whatever happens; 0 1 for successes"
+    ),
+    "ratio is ": "--ratio is ",
+    "leave pair out: trials are": "leave pairs out (--column pair=): trials are",
     "smallest_propensity is a bound of propensities, and the log has none; pass propensity and target, or leave ": (
         "--smallest-propensity needs propensities; use --assume propensities or --ladder and name their column with "
         "--column propensity=NAME, or leave "

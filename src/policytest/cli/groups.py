@@ -100,14 +100,15 @@ def flat(command: Callable[..., int], **flags: object) -> Callable[..., int]:
 
 
 def _options(group: type, only: Only | None = None) -> Iterator[inspect.Parameter]:
-    """The fields of a group as arguments, each with the name of the group as its heading."""
+    """The fields of a group as arguments, each with the name of the group as its heading unless it has its own."""
     hints = typing.get_type_hints(group)
     names = set(hints if only is None else only.names)
     if names - hints.keys():
         raise ValueError(f"{group.__name__} has no {', '.join(sorted(names - hints.keys()))}")
     for one in fields(group):
         if one.name in names:
-            yield _option(one.name, hints[one.name], one, rich_help_panel=group.__name__)
+            heading = one.metadata["rich_help_panel"] or group.__name__
+            yield _option(one.name, hints[one.name], one, rich_help_panel=heading)
 
 
 def _option(name: str, kind: object, one: Field[object], **settings: object) -> inspect.Parameter:

@@ -74,7 +74,8 @@ ON_RANGE = "What becomes of a return outside its range: an error, or a warning a
 ModelName = Annotated[
     str,
     typer.Argument(
-        help=f"A task file, an environment such as gym:FrozenLake-v1?map_name=8x8, or one of: {', '.join(BUILT_IN)}."
+        help="A task file, an environment such as gym:FrozenLake-v1?map_name=8x8, or one of: "
+        f"{', '.join(BUILT_IN)}. In assess, watch, compare and identify also a table with a row a trial."
     ),
 ]
 Debug = Annotated[

@@ -150,6 +150,11 @@ class LoggedEpisodes:
     cut
         Drop the rows of an episode after ``horizon`` of them: the value is that of its first steps. Otherwise longer
         episodes are refused.
+    agent, task, pair, order
+        Of trials, which are compared with those of other agents (`policytest.data.trials`): whose they are, in a word;
+        and for each row, all rows of an episode alike, the task that was tried, by name; what pairs it with a trial of
+        the same task by another agent, such as a seed; and when it was made, on a clock that all logs share, such as a
+        row of the file. Orders do not fall. Without them the k-th episodes of all logs were made at the same time.
 
     >>> import policytest as pt
     >>> log = pt.LoggedEpisodes(None, [1, 0, 1], [0.5, 0.25, 0.5], [0.9, 0.05, 0.9], reward_range=(0, 1))
@@ -171,6 +176,10 @@ class LoggedEpisodes:
     rows: AsArray = None
     on_range: str = REFUSE
     cut: bool = False
+    agent: str = ""
+    task: AsArray = None
+    pair: AsArray = None
+    order: AsArray = None
     start: IntArray = field(init=False)  # [n + 1] the rows of episode i are start[i] .. start[i + 1] - 1
     outside: tuple[str, ...] = field(init=False)  # which reward, or return, was outside its range, in words
     agent_policy: ClassVar[str] = ""
@@ -187,9 +196,10 @@ class LoggedEpisodes:
         keep: dict[str, object] = {"discount": discount, "horizon": self._checked_horizon(), "start": grouped.start}
         keep |= {name: ends_of(name, getattr(self, name)) for name in ("reward_range", "return_range")}
         keep |= {name: self._checked_column(name, grouped) for name in COLUMNS}
-        keep |= {"rows": self._checked_rows(n), "episode": grouped.ids}
+        keep |= {"rows": self._checked_rows(n), "episode": grouped.ids, "agent": str(self.agent), "outside": ()}
+        keep |= {name: self._checked_labels(name, grouped) for name in ("task", "pair", "order")}
         arrays.one_of("on_range", self.on_range, (REFUSE, WARN))
-        for name, value in (keep | {"outside": ()}).items():
+        for name, value in keep.items():
             object.__setattr__(self, name, value)
         self._check_together()
         if arrays.flag("cut", self.cut):
@@ -211,7 +221,7 @@ class LoggedEpisodes:
     @property
     def name(self) -> str:
         """What its episodes are of."""
-        return "the log"
+        return self.agent or "the log"
 
     @property
     def n_episodes(self) -> int:
@@ -350,6 +360,29 @@ class LoggedEpisodes:
         right, rule = COLUMNS[name]
         grouped.refuse(~right(column), name, column, rule)
         return column
+
+    def _checked_labels(self, name: str, grouped: Grouped) -> AnyArray | None:
+        """[n_episodes] the label of each episode, which all of its rows have; orders do not fall."""
+        given = getattr(self, name)
+        if given is None:
+            return None
+        n, first = int(grouped.start[-1]), grouped.start[:-1]
+        column = arrays.any_array(name, given) if name != "order" else arrays.numbers(name, given)
+        if column.shape != (n,):
+            raise InputError(f"{name} has shape {column.shape}, expected ({n},): one entry a row")
+        if (at := arrays.first(_missing(column))) is not None:
+            raise InputError(f"{name}[{at}] is missing; every row needs one")
+        column = column if grouped.order is None else column[grouped.order]
+        if (at := arrays.first(column != np.repeat(column[first], np.diff(grouped.start)))) is not None:
+            episode = int(np.searchsorted(grouped.start, at, side="right")) - 1
+            one, other = (arrays.shown(column[row : row + 1].tolist()[0]) for row in (first[episode], at))
+            raise InputError(
+                f"{name} of episode {grouped.name(episode)} is {one} in one row and {other} in another; all rows of an "
+                "episode have the same"
+            )
+        if name == "order" and (at := arrays.first(np.diff(column[first]) < 0)) is not None:
+            raise InputError(f"order[{at + 1}] is less than order[{at}]; pass the trials in the order they were made")
+        return column[first]
 
     def _check_together(self) -> None:
         """Propensities come with targets; critics with all that they need."""

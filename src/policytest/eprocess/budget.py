@@ -200,12 +200,17 @@ class Aim:
     """
 
     def __init__(
-        self, budget: int, best: tuple[float, float], pairs: bool = False, tested: tuple[bool, bool] = (True, True)
+        self,
+        budget: int,
+        best: tuple[float, float],
+        pairs: bool = False,
+        tested: tuple[bool, bool] = (True, True),
+        words: tuple[str, str] | None = None,
     ) -> None:
         self.budget, self.tested = budget, tested
         self.begun = Begun(budget)  # that is kept, even before the run has begun
         self.tells = True  # which answer cannot come
-        self.unit = ("pair of episodes", "pairs of episodes") if pairs else ("episode", "episodes")
+        self.unit = words or (("pair of episodes", "pairs of episodes") if pairs else ("episode", "episodes"))
         self.targets = [BudgetTarget(1.0, budget, end, pairs) for end in best]
 
     @property

@@ -385,6 +385,7 @@ class Names(NamedTuple):
     actions: Sequence[Hashable] | None
     assumptions: tuple[str, ...] = ()
     agent_policy: str = ""
+    rivals: tuple[str, ...] = ()
     bounds: None = None
 
     def place(self, s: int, a: int, x: int | None = None) -> str:
@@ -425,7 +426,14 @@ def about_task(task: Described) -> Document:
     labels = {"states": task.states, "actions": task.actions}
     names = {key: None if given is None else [str(label) for label in given] for key, given in labels.items()}
     found: Document = {**names, "assumptions": list(task.assumptions)}
-    return {**found, "agent_policy": task.agent_policy} if task.agent_policy else found
+    found |= {"agent_policy": task.agent_policy} if task.agent_policy else {}
+    return found | ({"rivals": list(rivals)} if (rivals := rivals_of(task)) else {})
+
+
+def rivals_of(task: Described) -> tuple[str, ...]:
+    """What two agents that are compared are called; () where they have no names."""
+    found: tuple[str, ...] = getattr(task, "rivals", ())
+    return found
 
 
 def given(assumptions: Sequence[str]) -> str:

@@ -28,7 +28,7 @@ PRIOR = 0.3  # of one episode: the mean square of what a full bet wins, before a
 
 
 class ReturnsRun(EpisodesRun):
-    """Bets on episodes."""
+    """Bets on episodes; of those that were recorded all are looked at, and the answer is given at one of them."""
 
     def __init__(
         self,
@@ -46,6 +46,7 @@ class ReturnsRun(EpisodesRun):
         self.plans: list[Bet] = []
         self.refit_at = 0
         self.aim: Aim | None = None  # at an answer within a budget
+        self.at_answer: tuple[tuple[float, float], tuple[float, float]] | None = None  # the evidence, where it was
 
     def aim_at(self, budget: int, pairs: bool = False) -> None:
         """One fraction a side, chosen before each episode for an answer by the last one of the budget."""
@@ -54,7 +55,7 @@ class ReturnsRun(EpisodesRun):
         if score is None and 0 < min(rooms) < math.inf:  # otherwise no bet is needed, or none taken
             best = rooms[1] / rooms[0], rooms[0] / rooms[1]
         tested = score is not None or rooms[0] < math.inf, score is not None or rooms[1] < math.inf
-        self.aim = Aim(budget, best, pairs, tested)
+        self.aim = Aim(budget, best, pairs, tested, self.source.words)
         self.stop_after(budget)
         self.bets = TwoSided(AIMED, rounding=self.bets.above.rounding, score=score)
 
@@ -87,24 +88,35 @@ class ReturnsRun(EpisodesRun):
         self._fit()
         if self.most_episodes < math.inf:
             self.source.expect(int(self.most_episodes) - self.episodes)
-        taken, done = self.source.take(most), 0
-        while done < len(taken.returns) and self.answer is None and not self.is_spent:
-            until = done + (1 if self.indifference else self.refit_at - self.episodes)
-            done += self._settle(taken.part(done, until), with_rounding_margin(required))
+        taken, done, together = self.source.take(most), 0, self.source.together
+        while done < len(taken.returns) and (self.answer is None or self.source.recorded) and not self.is_spent:
+            until = together if together > 1 or self.indifference else self.refit_at - self.episodes
+            done += self._settle(taken.part(done, done + until), with_rounding_margin(required))
             self.update_answer(required)
-            if self.answer is None:
+            if self.answer is None or self.source.recorded:
                 self._fit()
-        self.exhausted = self.is_spent
+        self.exhausted = self.is_spent or self.source.exhausted
         if done < len(taken.returns):
             self.source.put_back(len(taken.returns) - done)
 
+    def update_answer(self, required: float) -> None:
+        """Answer if the evidence reaches what is required; once, if what was recorded is read to its end."""
+        if self.at_answer is not None:
+            return
+        super().update_answer(required)
+        if self.answer is not None and self.source.recorded:
+            self.at_answer, self.answered_at = (self.evidence(), self.ends_refuted()), self.samples
+
     def _settle(self, taken: Outcomes, level: float) -> int:
-        """Settle bets with these episodes, up to the first at which the evidence suffices; with how many."""
+        """Settle bets with these episodes, up to the first at which the evidence suffices; with how many.
+
+        Those of a round are settled together.
+        """
         won = taken.above - self.threshold, self.threshold - taken.below
         served = [np.flatnonzero(~np.isnan(part)) for part in won]  # the others are not bet on
         sides = list(zip(self.bets, self.plans, won, served, self.moments, strict=True))
         used = len(taken.returns)
-        for process, plan, x, at, _ in sides if used > 1 else ():
+        for process, plan, x, at, _ in sides if used > self.source.together else ():
             last = process.reach(plan, x[at], level) if len(at) else 0
             used = min(used, int(at[last - 1]) + 1 if last < len(at) else used)
         for sign, (process, plan, x, at, seen) in zip(SIDES, sides, strict=True):
@@ -129,15 +141,17 @@ class ReturnsRun(EpisodesRun):
         self.refit_at = max(self.episodes + 1, int(REFIT * self.episodes))
         aimed = None
         if self.aim is not None:
-            self.refit_at, aimed = self.episodes + 1, self.aim.fractions(self.evidence(), self.episodes)
+            self.refit_at, aimed = self.episodes + 1, self.aim.fractions(self.bets.evidence(), self.episodes)
         self.plans = []
         for index, (sign, bound, seen) in enumerate(zip(SIDES, self._span, self.moments, strict=True)):
             room = sign * (self.threshold - bound) if self.task.score is None else self.task.score.room
             v, here = seen.variance(), 1.0
             if self.one_ended and 0 < room < math.inf:
                 here = self._room_here(sign, bound) / room
-            fractions = aimed[index] if aimed else ON_RETURNS.fractions(v, seen.mean(), seen.count)
             wide = ENDS.fractions(v / here**2, seen.count)
+            fractions = aimed[index] if aimed else ON_RETURNS.fractions(v, seen.mean(), seen.count)
+            if self.aim is not None and self.at_answer is not None:  # what is left to find are the ends of the interval
+                fractions = wide[1:2]
             self.plans.append(Bet(room, fractions, wide))
         self.source.look(self.threshold, self.estimate - self.threshold, self.both_sides)
 
@@ -149,8 +163,8 @@ class ReturnsRun(EpisodesRun):
     # ------------------------------------------------------------ what it can say
 
     def evidence(self) -> tuple[float, float]:
-        """The logarithm of the capital of each side; infinite where the answer is certain."""
-        return self.bets.evidence()
+        """The logarithm of the capital of each side, of a log at its answer; infinite where the answer is certain."""
+        return self.bets.evidence() if self.at_answer is None else self.at_answer[0]
 
     @property
     def _span(self) -> tuple[float, float]:
@@ -162,6 +176,8 @@ class ReturnsRun(EpisodesRun):
 
     def ends_refuted(self) -> tuple[float, float]:
         """The evidence against V <= R - indifference, and against V >= R + indifference; infinite beyond the range."""
+        if self.at_answer is not None:
+            return self.at_answer[1]
         zone, low, high = self.indifference, self.source.low, self.source.high
         above, below = (side.settled(as_staked=False) for side in self.bets)
         return (

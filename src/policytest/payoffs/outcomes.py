@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from policytest._base.arrays import Arrays, FloatArray, IntArray
+from policytest._base.arrays import Arrays, BoolArray, FloatArray, IntArray
 
 
 class Outcomes(NamedTuple):
@@ -29,6 +29,10 @@ class Outcomes(NamedTuple):
             self.above[first:last], self.below[first:last], self.returns[first:last], self.steps[first:last]
         )
 
+    def where(self, wanted: BoolArray) -> Outcomes:
+        """Those of them that are wanted."""
+        return Outcomes(self.above[wanted], self.below[wanted], self.returns[wanted], self.steps[wanted])
+
 
 NO_OUTCOMES = Outcomes(np.zeros(0), np.zeros(0), np.zeros(0), np.zeros(0, dtype=np.int64))
 
@@ -48,6 +52,14 @@ class EpisodeSupply:
     low: float  # no outcome above is less
     high: float  # no outcome below is more
     episodes_left: float = math.inf
+    together: int = 1  # outcomes of a round: bets are the same for all of them, and evidence counts after the last
+    recorded: bool = False  # all of it is read, whenever the answer was reached
+    words: tuple[str, str] | None = None  # what one outcome is, and several, if not episodes or pairs of them
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether recorded episodes have no more to give."""
+        return False
 
     def stop_when(self, stopped: Callable[[], bool]) -> None:
         """Give up the episodes at hand where this is true."""

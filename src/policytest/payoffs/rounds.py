@@ -1,4 +1,7 @@
-"""Rounds: one outcome of each of several agents, round after round, wherever the outcomes come from."""
+"""Rounds: one outcome of each of several agents, round after round, wherever the outcomes come from.
+
+Of several tasks a round has one outcome of each agent in each task, and the value of an agent is its mean over tasks.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from policytest.payoffs.outcomes import Outcomes, never
 
 
 class Round(NamedTuple):
-    """[K] one outcome of each agent; nan for an agent that has none in this round.
+    """[K] one outcome of each agent, or [K, T] one in each task; nan for an agent that has none in this round.
 
     Where the rest of an episode was not seen, its return lies between ``low`` and ``high``, and ``returns`` is the
     middle; otherwise the three are the same.
@@ -28,13 +31,25 @@ class Round(NamedTuple):
     @classmethod
     def of(cls, returns: FloatArray, steps: IntArray | None = None) -> Round:
         """Whole outcomes; of one step each, where nothing else is said."""
-        steps = (~np.isnan(returns)).astype(np.int64) if steps is None else steps
+        if steps is None:
+            there = ~np.isnan(returns)
+            steps = there.reshape(len(there), -1).sum(axis=1)
         return cls(returns, returns, returns, steps)
 
     @property
     def present(self) -> list[int]:
         """The agents that have an outcome."""
-        return np.flatnonzero(~np.isnan(self.returns)).tolist()
+        return np.flatnonzero(~np.isnan(self.by_agent).any(axis=1)).tolist()
+
+    @property
+    def by_agent(self) -> FloatArray:
+        """[K, T] the returns of each agent."""
+        return self.returns.reshape(len(self.returns), -1)
+
+    def of_agent(self, i: int) -> Outcomes:
+        """The outcomes of one agent."""
+        low, high, middle = (np.ravel(part[i]) for part in (self.low, self.high, self.returns))
+        return Outcomes(low, high, middle, _shared(int(self.steps[i]), len(middle)))
 
     def only(self, agents: Sequence[int]) -> Round:
         """The same without the outcomes of other agents."""
@@ -42,14 +57,23 @@ class Round(NamedTuple):
         others[list(agents)] = False
         if np.isnan(self.returns[others]).all():
             return self
-        low, high, returns = (np.where(others, np.nan, part) for part in (self.low, self.high, self.returns))
+        low, high, returns = (part.copy() for part in (self.low, self.high, self.returns))
+        for part in (low, high, returns):
+            part[others] = np.nan
         return Round(low, high, returns, np.where(others, 0, self.steps))
 
     def difference(self, a: int, b: int) -> Outcomes:
         """A's outcome less B's."""
         ends = self.low[a] - self.high[b], self.high[a] - self.low[b], self.returns[a] - self.returns[b]
-        above, below, middle = (np.array([end]) for end in ends)
-        return Outcomes(above, below, middle, np.array([self.steps[a] + self.steps[b]]))
+        above, below, middle = (np.ravel(end) for end in ends)
+        return Outcomes(above, below, middle, _shared(int(self.steps[a] + self.steps[b]), len(middle)))
+
+
+def _shared(steps: int, outcomes: int) -> IntArray:
+    """So many steps, of so many outcomes."""
+    found = np.full(outcomes, steps // outcomes, dtype=np.int64)
+    found[: steps % outcomes] += 1
+    return found
 
 
 class RoundSupply:
@@ -59,7 +83,8 @@ class RoundSupply:
 
     1. *Means.* Given all earlier rounds, the outcome of agent i in the next one has the mean V_i if i is present, and
        lies in ``bounds[i]``. Within a round outcomes may depend on each other in any way: the same seed, or the same
-       task, for all agents is what makes an answer come early.
+       task, for all agents is what makes an answer come early. Only those of different ``tasks``, of which V_i is the
+       mean, are independent of each other.
     2. *Presence.* Which agents are present is decided by earlier rounds, or beforehand: never by the outcomes of the
        round itself. All that are asked for should be; an agent whose record has ended is not.
     3. *One order.* A round is taken once, and rounds are handed on in an order that does not depend on outcomes of
@@ -68,6 +93,8 @@ class RoundSupply:
 
     bounds: Sequence[Range]
     """Where the outcomes of each agent lie."""
+    tasks: int = 1
+    """How many outcomes an agent has in a round."""
     drawing: bool = False
     """Whether something is at work that Ctrl-C should not interrupt at once."""
     exhausted: bool = False

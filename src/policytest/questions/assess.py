@@ -11,6 +11,7 @@ from policytest.data.counts import Counts
 from policytest.data.logged_episodes import LoggedEpisodes
 from policytest.data.ranges import LARGE_SAMPLE, has_no_end
 from policytest.data.transitions import Transitions
+from policytest.data.trials import MatchedTrials
 from policytest.kl.sampler import NOTHING, Recorded
 from policytest.mdp.task import Task
 from policytest.methods.baselines.boxes import RectangularKL
@@ -24,6 +25,7 @@ from policytest.questions.cells import diagnosed
 from policytest.questions.driver import Question, checked_method, drive, warn_of_doubts
 from policytest.questions.one_look import one_look, one_look_at_episodes
 from policytest.questions.recorded import checked_data, recorded
+from policytest.questions.trials import judged_trials
 from policytest.results.ladder import Alongside
 from policytest.results.verdict import Verdict
 from policytest.worst_case.certified import MOST_ENTRIES as MOST_PROVABLE
@@ -41,6 +43,7 @@ def assess(
     delta: float = 0.05,
     method: Method | None = None,
     design: str = "adaptive",
+    budget: int | None = None,
 ) -> Verdict:
     """Do these data settle it already? Counts are looked at once; transitions in their order, up to the first answer.
 
@@ -57,10 +60,18 @@ def assess(
     Where states are cells (bins), the data are diagnosed too: if they refute that the cells are Markov, or cannot tell
     since they have no order, the answer is not certified.
 
-    `LoggedEpisodes` stand in the place of the task and of the data: ``assess(log, threshold=R)``.
+    `LoggedEpisodes` stand in the place of the task and of the data: ``assess(log, threshold=R)``. If they belong to
+    tasks, the question is about the mean over tasks (`policytest.data.trials`). ``budget`` is how many episodes, in
+    each task, there will be at most, fixed before the first one: bets aim at an answer by then.
     """
     if isinstance(task, LoggedEpisodes):
+        if task.task is not None or budget is not None:
+            checked_log(task, data, method)
+            question = Question.checked(task, threshold, delta, budget=budget)
+            return judged_trials(MatchedTrials.of((task,)), question)
         return _assess_episodes(task, data, threshold, delta, method)
+    if budget is not None:
+        raise InputError("budget is for LoggedEpisodes; leave it out")
     question = Question.checked(task, threshold, delta)
     arrays.one_of("design", design, ("adaptive", "fixed"))
     counted = getattr(data, "counts", None)

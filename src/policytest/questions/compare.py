@@ -21,6 +21,7 @@ from typing import Any
 from policytest._base.arrays import IntArray
 from policytest._base.errors import InputError
 from policytest.data.episodes import Episodes
+from policytest.data.logged_episodes import LoggedEpisodes
 from policytest.data.randomness import Seed
 from policytest.data.simulators import SimulatorLike
 from policytest.data.transitions import Transitions
@@ -47,13 +48,14 @@ from policytest.questions.cells import diagnosed, diagnosed_run
 from policytest.questions.logged_policy import LOGGED, is_logged, logged_task
 from policytest.questions.plan.still_needed import further_comparison
 from policytest.questions.recorded import check_indices
+from policytest.questions.trials import compare_trials, not_of_trials
 from policytest.results.forecast import Forecaster
 from policytest.results.verdict import Check, Verdict
 
 
 def compare(
-    task_a: Task | Episodes,
-    task_b: Task | Episodes | str,
+    task_a: Task | Episodes | LoggedEpisodes,
+    task_b: Task | Episodes | LoggedEpisodes | str,
     sim: SimulatorLike | Transitions | None = None,
     delta: float = 0.05,
     margin: float = 0.0,
@@ -67,6 +69,7 @@ def compare(
     max_seconds: float | None = None,
     budget: int | None = None,
     parallel: int = 1,
+    ratio: tuple[int, int] = (1, 1),
 ) -> Verdict:
     """Is policy A better than policy B by more than the margin? Sample until that is settled, error at most delta.
 
@@ -76,7 +79,9 @@ def compare(
         Two tasks that differ in their policies, and perhaps in their rewards, and in nothing else. Of recorded
         transitions B may be "logged": how often they take each action in a state. The answer is about these
         frequencies, valid if actions were chosen by the state alone, and says so (`questions.logged_policy`).
-        Or two `Episodes` with the same discount and horizon: every seed is used for an episode of each.
+        Or two `Episodes` with the same discount and horizon: every seed is used for an episode of each. Or two
+        `LoggedEpisodes`, recorded trials of two agents, in pairs by their labels or in their order, with the mean over
+        tasks if they have several (`policytest.data.trials`). Trials may be added, and the same asked again.
     sim
         The simulator of the kernel that both meet: `draw(states, actions, rng)`. Or recorded `Transitions(s, a, x)` in
         their order, from any policy: then nothing is sampled, and betting forms its rollouts from them. `Episodes` need
@@ -93,9 +98,13 @@ def compare(
         If positive, betting may also answer "within": V^A - V^B differs from the margin by less than this. Then even a
         tie ends. Half of delta is spent on it.
     budget
-        As in `decide`: transitions of both policies together, or pairs of `Episodes`.
+        As in `decide`: transitions of both policies together, pairs of `Episodes`, or, of recorded trials, the pairs in
+        each task that are planned.
     parallel
         As in `decide`: how many rollouts of both policies, or pairs of `Episodes`, are under way at once.
+    ratio
+        Of recorded trials without a ``pair``: how many of A, and of B, make an outcome; fixed beforehand. With 1 to 4
+        each trial of A is compared with the mean of the next 4 of B, so that fewer of A are needed.
     checkpoint, resume, progress
         As in `decide`; so is Ctrl-C, which ends the run between two draws.
 
@@ -114,6 +123,12 @@ def compare(
     margin = question.bar
     limits = driver.sampling_limit(max_samples), driver.time_limit(max_seconds)
     orders = driver.Orders(*limits, rng, checkpoint, resume, progress)
+    if isinstance(task_a, LoggedEpisodes):
+        given = {"sim": sim, "method": method, "max_samples": max_samples, "max_seconds": max_seconds}
+        not_of_trials(**given, checkpoint=checkpoint, resume=resume, parallel=None if parallel == 1 else parallel)
+        return compare_trials(task_a, task_b, question, ratio)
+    if tuple(ratio) != (1, 1):
+        raise InputError(f"ratio is {ratio}, and is for recorded trials, LoggedEpisodes; leave it out")
     if isinstance(task_a, Episodes) or isinstance(task_b, Episodes):
         driver.checked_source(task_a, sim)
         return _in_pairs(question, task_b, method, orders)

@@ -33,6 +33,7 @@ from policytest.data.logged_episodes import LoggedEpisodes
 from policytest.data.randomness import Seed
 from policytest.data.ranges import LARGE_SAMPLE, Range
 from policytest.data.returns import Returns
+from policytest.data.trials import MatchedTrials
 from policytest.kl.boundaries import check_delta
 from policytest.kl.sampler import UNLIMITED
 from policytest.mdp.task import Task
@@ -55,7 +56,7 @@ COMBINED = "betting on temporal differences, combined with the mixture-KL rule"
 
 
 Step = TypeVar("Step")
-Subject = Task | Episodes | LoggedEpisodes
+Subject = Task | Episodes | LoggedEpisodes | MatchedTrials
 
 
 @dataclass(frozen=True)

@@ -128,6 +128,8 @@ def _of_episodes(
 ) -> Interval:
     """The values that bets on recorded episodes do not refute; or the usual interval for one look."""
     betting, level = checked_log(log, data, method), -math.log(delta)
+    if log.task is not None:
+        raise InputError("the log has tasks, and the interval of their mean comes with a verdict; ask assess(log, R)")
     if isinstance(betting, LargeSample):
         return _of_large_sample(log, betting if looks == "any" else LargeSample(looks), delta, budget)
     if budget is not None:

@@ -16,6 +16,7 @@ from policytest.data.logged_episodes import LoggedEpisodes
 from policytest.mdp.task import Names
 from policytest.plots.changes import top_changes
 from policytest.results import large_sample, sentences
+from policytest.results.by_task import ByTask
 from policytest.results.estimate import Estimate
 from policytest.results.needed import few
 from policytest.results.plan import Plan
@@ -97,7 +98,11 @@ def verdict_story(verdict: Verdict, question: str | None = None, suppress_below:
     call = f"decide({given}, threshold={verdict.threshold:g}, delta={verdict.delta:g}, rng=seed{more})"
     if isinstance(verdict.task, LoggedEpisodes):
         call = f"assess(log, threshold={verdict.threshold:g}, delta={verdict.delta:g})"
-    if not alone:
+    if sentences.is_about_trials(verdict.task):
+        samples = how_many(verdict.samples, suppress_below).replace("sample", "trial")
+        bar = f"threshold={verdict.threshold:g}" if alone else f"margin={verdict.threshold:g}"
+        call = f"{'assess(log' if alone else 'compare(log_a, log_b'}, {bar}, delta={verdict.delta:g}{more})"
+    elif not alone:
         both = "agent_a, agent_b" if of_episodes else "task_a, task_b, sim"
         call = f"compare({both}, delta={verdict.delta:g}, margin={verdict.threshold:g}, rng=seed{more})"
     return Story(
@@ -117,6 +122,7 @@ def verdict_story(verdict: Verdict, question: str | None = None, suppress_below:
             (place(c.state, c.action, c.successor), f"{c.observed:.3f}", f"{c.needed:.3f}", f"{c.visits:,}")
             for c in top_changes(verdict, suppress_below=suppress_below)
         ),
+        tables=() if verdict.alongside.by_task is None else (_tasks_table(verdict.alongside.by_task),),
         rows=rows,
         notes=(after,) if verdict.proof_samples else (),
         guarantee=sentences.guarantee(verdict),
@@ -125,6 +131,15 @@ def verdict_story(verdict: Verdict, question: str | None = None, suppress_below:
         ),
         recipe=_recipe("verdict", call),
     )
+
+
+def _tasks_table(found: ByTask) -> ColumnTable:
+    """A row for each task."""
+    rows = [
+        (one.task, one.words(found.about), number(one.estimate), one.reach, f"{one.outcomes:,}") for one in found.tasks
+    ]
+    columns = "task", "answer", "estimate", "interval", "pairs" if found.about == "difference" else "trials"
+    return ColumnTable(found.title, columns, tuple(rows))
 
 
 @tell.register

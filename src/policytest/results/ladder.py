@@ -13,6 +13,7 @@ from functools import cached_property
 
 from policytest._base.table import Document, Row, Shown, Table
 from policytest._base.text import number, plural, probability
+from policytest.results.by_task import ByTask
 
 MARKOV, PROPENSITIES, EPISODES = "markov", "propensities", "episodes"
 WORDS = {
@@ -121,7 +122,10 @@ class Alongside:
         no point in common with the interval of the verdict.
     ladder
         What the same log gives with fewer assumptions, if that was asked for.
+    by_task
+        Of trials of several tasks, the answer for each.
     """
 
     one_look: tuple[float, float] | None = None
     ladder: AssumptionLadder | None = None
+    by_task: ByTask | None = None

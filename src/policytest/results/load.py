@@ -19,6 +19,7 @@ from policytest.data.episodes import POLICIES
 from policytest.data.returns import Histogram, Tails
 from policytest.mdp.task import Names
 from policytest.methods.run import Found, Outcome
+from policytest.results.by_task import ByTask, TaskAnswer
 from policytest.results.changes import Change
 from policytest.results.estimate import Estimate
 from policytest.results.forecast import Forecast
@@ -164,7 +165,9 @@ def _verdict(data: Document) -> Verdict:
         "proof": Outcome(nearest=Found(**_fields(Found, data)), **_fields(Outcome, data)),
         "provenance": Provenance(**_fields(Provenance, data)),
         "forecast": _forecast(data.get("still_needed")),
-        "alongside": Alongside(**_fields(Alongside, data), ladder=None if ladder is None else _ladder(ladder)),
+        "alongside": Alongside(
+            **_fields(Alongside, data), ladder=None if ladder is None else _ladder(ladder), by_task=_by_task(data)
+        ),
     }
     return Verdict(**found)
 
@@ -181,6 +184,19 @@ def _ladder(data: Document) -> AssumptionLadder:
         raise ValueError("the ladder has no rungs")
     rungs = tuple(Rung(**_fields(Rung, rung)) for rung in data["rungs"])
     return AssumptionLadder(rungs, **_fields(AssumptionLadder, data))
+
+
+def _by_task(data: Document) -> ByTask | None:
+    """The answers of tasks, where a verdict has them."""
+    if (found := data.get("by_task")) is None:
+        return None
+    tasks = []
+    for one in found["tasks"]:
+        if one["answer"] not in ANSWERS:
+            raise ValueError(f"the answer of a task is {one['answer']!r}")
+        ends = _ends(one["interval"])
+        tasks.append(TaskAnswer(str(one["task"]), int(one["outcomes"]), float(one["estimate"]), ends, one["answer"]))
+    return ByTask(tuple(tasks), **_fields(ByTask, found))
 
 
 def _change(data: Document, visits: IntArray, names: Names) -> Change:
@@ -249,7 +265,10 @@ def _names(data: Document, shape: tuple[int, ...] | None = None) -> Names:
     which = data.get("agent_policy", "")
     if which not in ("", *POLICIES):
         raise InputError(f"agent_policy is {which!r}; it is {' or '.join(POLICIES)}")
-    return Names(found[0], found[1], tuple(map(str, assumptions)), which)
+    rivals = data.get("rivals", ())
+    if len(rivals) not in (0, 2):
+        raise InputError(f"rivals is {rivals!r}; it is a list of two names")
+    return Names(found[0], found[1], tuple(map(str, assumptions)), which, tuple(map(str, rivals)))
 
 
 def _visits(data: Document) -> Visits:

@@ -100,10 +100,10 @@ class Selection(Shown):
         rows = (
             Row(label, shown, f"by {self.method}" if self.method else "", "policy", self.policy),
             Row("certified", sentences.YES_NO[self.certified], proof, "certified", self.certified),
-            *(Row(one.name, number(one.value), one.words) for one in self.agents),
+            *(Row(one.name, number(one.value), sentences.of_trials(one.words, self.names)) for one in self.agents),
             Row("samples", number(self.samples), "", "samples", self.samples),
-            *sentences.episode_rows(self.counts, self.samples),
-            *sentences.budget_rows(self.budget, self.counts),
+            *sentences.episode_rows(self.counts, self.samples, task=self.names),
+            *sentences.budget_rows(self.budget, self.counts, task=self.names),
             Row("delta", probability(self.delta), sentences.ERROR, "delta", self.delta),
             Row(sentences.settled_words(self), f"{self.settled} of {self.questions}", "", "settled", settled),
         )

@@ -13,7 +13,8 @@ from policytest.data.counts import CELLS, UNTESTED
 from policytest.data.episodes import INDEPENDENT, MEAN_RETURN, POLICIES, Episodes
 from policytest.data.logged_episodes import LoggedEpisodes
 from policytest.data.ranges import DECLARED
-from policytest.mdp.task import Names, Task, given
+from policytest.data.trials import IN_ITS_TASK, TRIALS, MatchedTrials
+from policytest.mdp.task import Names, Task, given, rivals_of
 from policytest.results import large_sample
 from policytest.results.saved import Seen
 
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
     from policytest.results.selection import Selection
     from policytest.results.verdict import Verdict
 
-Subject = Task | Episodes | LoggedEpisodes | Names
+NOBODY = Names(None, None)
+Subject = Task | Episodes | LoggedEpisodes | MatchedTrials | Names
 """What a result is about; of a saved one, names and assumptions alone."""
 
 ONE_SIDED = "one-sided ends, 1 - delta each"
@@ -44,6 +46,7 @@ PROCEDURE = "It is a statement about the procedure, over repetitions"
 REFUTED = "the data refute the Markov model"
 CONTRADICTED = "the data contradict every value, so that an assumption of the test fails"
 SEARCHED = "rests on a local optimum, which is not proved to be the global one"
+OVER_TASKS = " over all tasks"
 NO_RELIABLE_ANSWER = "No reliable answer"
 NOT_LOST = "Nothing is lost: sampling on keeps the guarantee"
 ONE_LOOK = "One look is all that there is"
@@ -163,6 +166,8 @@ def assumptions_of(task: Subject, known: Sequence[str] | None = None, approximat
 
 def markov(task: Subject) -> tuple[str, ...]:
     """What is assumed of the process, and what is given."""
+    if is_about_trials(task):
+        return ()
     if is_about_episodes(task):
         return (CHECKED,) if any(words.endswith(DECLARED) for words in task.assumptions) else ()
     if not isinstance(task, Task) or task.is_discounted_table:
@@ -200,7 +205,7 @@ def title(v: Verdict) -> str:
     if not v.answer:
         lost = f"; {'; '.join(v.flaws)}: no answer would be certified" if v.flaws and not v.refutes_model else ""
         return f"Undecided: {v.reason}{lost}"
-    claim = f"The {measured(v)} is {WORDS[v.answer]}" if v.about == "value" else f"Policy A {answered(v)}"
+    claim = f"The {measured(v)} is {WORDS[v.answer]}" if v.about == "value" else f"{rivals(v)[0]} {answered(v)}"
     return f"{headline(v, claim)}{f': {known(v)}' if v.is_known else ''}"
 
 
@@ -208,12 +213,18 @@ def answered(v: Verdict) -> str:
     """The answer: of one policy a value, of two what policy A is."""
     if v.about == "value" or v.answer is None:
         return WORDS[v.answer]
-    R = number(v.threshold)
+    R, other = number(v.threshold), rivals(v)[1]
     if v.answer == "within":
         zone = f", give or take {number(v.indifference)}" if v.indifference else ""
-        return f"{f'is better than policy B by {R}' if v.threshold else 'is as good as policy B'}{zone}"
+        return f"{f'is better than {other} by {R}' if v.threshold else f'is as good as {other}'}{zone}"
     better = "better" if v.answer == "above" else NOT_BETTER[v.threshold == 0]
-    return f"is {better} than policy B{f' by more than {R}' if v.threshold else ''}"
+    return f"is {better} than {other}{f' by more than {R}' if v.threshold else ''}"
+
+
+def rivals(v: Verdict) -> tuple[str, str]:
+    """What is compared: agents by their names, or policies; the first one at the beginning of a sentence."""
+    found = rivals_of(v.task)
+    return (found[0], found[1]) if found else ("Policy A", "policy B")
 
 
 def known(v: Verdict) -> str:
@@ -224,9 +235,9 @@ def known(v: Verdict) -> str:
 def claim(v: Verdict) -> tuple[str, str]:
     """(the answer in a word, what it says): the headline of its page."""
     alone, R, value = v.about == "value", number(v.threshold), quantity(v.task)
-    margin = "" if v.threshold == 0 else f" by more than {R}"
+    margin, (first, second) = "" if v.threshold == 0 else f" by more than {R}", rivals(v)
     if v.answer is None:
-        question = f"its {value} is above {R}" if alone else f"policy A is better than policy B{margin}"
+        question = f"its {value} is above {R}" if alone else f"{uncapital(first)} is better than {second}{margin}"
         return "Not settled yet.", f"The data do not yet say whether {question}."
     word = {"above": "Yes", "below": "No"}.get(v.answer, "Practically equal")
     if v.answer == "within":
@@ -235,7 +246,7 @@ def claim(v: Verdict) -> tuple[str, str]:
     elif alone:
         said = f"Its {value} is {v.answer} {R}."
     else:
-        said = f"Policy A {answered(v)}."
+        said = f"{first} {answered(v)}."
     if v.approximate and not v.flaws:
         return f"{capital(large_sample.LABEL)}: {uncapital(word)}.", said
     return (f"{word}.", said) if v.certified else (f"{NO_RELIABLE_ANSWER}.", f"Not certified: {uncapital(said)}")
@@ -390,13 +401,24 @@ def asked(v: Verdict) -> list[str]:
 
 def is_about_episodes(task: Subject) -> bool:
     """Whether a result rests on episodes alone, without a table."""
-    return any(assumption.startswith(INDEPENDENT) for assumption in task.assumptions)
+    return any(assumption.startswith((INDEPENDENT, TRIALS)) for assumption in task.assumptions)
+
+
+def is_about_trials(task: Subject) -> bool:
+    """Whether these episodes are recorded trials."""
+    return any(assumption.startswith(TRIALS) for assumption in task.assumptions)
+
+
+def of_trials(words: str, task: Subject) -> str:
+    """Words about episodes, which are called trials where they are."""
+    return words.replace("episode", "trial") if is_about_trials(task) else words
 
 
 def of_episodes(task: Subject) -> str:
     """What is asked about the returns of episodes: their mean, or what their score is about."""
-    found = (assumption for assumption in task.assumptions if assumption.startswith(INDEPENDENT))
-    return next(found, MEAN_RETURN).removeprefix(INDEPENDENT)
+    found = (assumption for assumption in task.assumptions if assumption.startswith((INDEPENDENT, TRIALS)))
+    about = next(found, MEAN_RETURN).removeprefix(INDEPENDENT).removeprefix(TRIALS)
+    return about.replace(IN_ITS_TASK, OVER_TASKS)
 
 
 def counted(task: Subject) -> str:
@@ -428,6 +450,8 @@ def described(task: Subject, question: str) -> list[str]:
     """A question about the value of a policy, with {} in its place; what it is, the policy, and the start."""
     if isinstance(task, Names):
         return []
+    if isinstance(task, MatchedTrials):
+        return [f"{question.format(f'the {of_episodes(task)} of {task.name}')} {capital(about_rounds(task))}".strip()]
     if not isinstance(task, Task):
         return _about_episodes(task, question)
     names = [str(name) for name in task.states] if task.states is not None else [str(s) for s in range(task.n_states)]
@@ -458,26 +482,41 @@ def _about_episodes(task: Episodes | LoggedEpisodes, question: str) -> list[str]
     return [f"{asked} An episode is one of {task.name}{until}; its {counts}.{acting}"]
 
 
-def budget_rows(budget: int | None, counts: Seen, about: str = "value") -> list[Row]:
+def budget_rows(budget: int | None, counts: Seen, about: str = "value", task: Subject = NOBODY) -> list[Row]:
     """What was allowed, if that was fixed beforehand."""
     unit = "pairs of episodes" if about == "difference" else "episodes"
     unit = "transitions" if counts.episodes is None else unit
+    if is_about_trials(task):
+        unit = f"{unit.replace('episodes', 'trials')}{' in each task' if OVER_TASKS in of_episodes(task) else ''}"
     return [] if budget is None else [Row("budget", number(budget), f"{unit}, fixed beforehand", "budget", budget)]
 
 
-def episode_rows(counts: Seen, samples: int, about: str = "value") -> list[Row]:
+def episode_rows(counts: Seen, samples: int, about: str = "value", task: Subject = NOBODY) -> list[Row]:
     """How many episodes, or pairs of them, a result rests on, where it does; and how many samples belong to others."""
     found, total = counts.episodes, samples if counts.total is None else counts.total
     if found is None:
         return []
-    others, is_paired = samples - total, about == "difference"
-    unit = "pairs of episodes" if is_paired else "episodes"
-    remark = (
-        f"{plural(others, 'sample')} of {'pairs' if is_paired else 'episodes'} that were under way" if others else ""
-    )
+    others, unit = samples - total, "pairs of episodes" if about == "difference" else "episodes"
+    if is_about_trials(task):
+        remark = f"all of them; the answer was reached after {number(samples)} of {plural(total, 'trial')}"
+        remark = remark if samples < total else ""
+        remark = "; ".join(filter(None, (remark, about_rounds(task))))
+        return [Row(unit.replace("episodes", "trials"), number(found), remark, "episodes", found)]
+    short = "pairs" if about == "difference" else "episodes"
+    remark = f"{plural(others, 'sample')} of {short} that were under way" if others else ""
     if others < 0:  # of a log, which is read to its end
         remark = f"all of the log; the answer was reached after {number(samples)} of its {plural(total, 'row')}"
     return [Row(unit, number(found), remark, "episodes", found)]
+
+
+def about_rounds(task: Subject) -> str:
+    """How trials were matched; "" of a saved result."""
+    if not isinstance(task, MatchedTrials):
+        return ""
+    found = [plural(task.rounds, "round") + f" of {plural(len(task.tasks), 'task')}"] if len(task.tasks) > 1 else []
+    waiting = [f"{number(n)} of {log.name}" for n, log in zip(task.waiting, task.logs, strict=True) if n]
+    found += [f"not used: {', '.join(waiting)}"] if waiting else []
+    return "; ".join(found)
 
 
 def agent_rows(task: Subject) -> list[Row]:
@@ -679,8 +718,9 @@ def about_agents(s: Selection) -> tuple[str, ...]:
     if not s.agents:
         return ()
     sure_of = f"each interval holds with probability {sure(s.delta)}, at any time"
+    seen = "trials" if is_about_trials(s.names) else "episodes"
     return (
-        f"For each agent: the {of_episodes(s.names)}, its interval, and its episodes; {sure_of}.",
+        f"For each agent: the {of_episodes(s.names)}, its interval, and its {seen}; {sure_of}.",
         "Agents are compared within rounds, so that intervals may overlap.",
     )
 

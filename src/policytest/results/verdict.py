@@ -22,6 +22,7 @@ from policytest.kl.boundaries import Boundary, MixtureBoundary, level_of
 from policytest.mdp.task import Task, about_task
 from policytest.methods.run import Outcome, traits_of
 from policytest.results import large_sample, sentences
+from policytest.results.by_task import TaskAnswer
 from policytest.results.changes import MOST_CHANGES, Change, largest_changes
 from policytest.results.estimate import inside, is_empty
 from policytest.results.forecast import Forecast
@@ -91,7 +92,7 @@ class Verdict(Shown):
         What it takes to go on: the run as it stands (``verdict.snapshot``), and what `still_needed` found, if it was
         asked for and kept.
     alongside
-        What else the same data say: ``verdict.one_look`` and ``verdict.ladder``.
+        What else the same data say: ``verdict.one_look``, ``verdict.ladder`` and ``verdict.by_task``.
     about
         "value" of the policy, or "difference" of the values of policies A and B.
     indifference
@@ -217,6 +218,11 @@ class Verdict(Shown):
     def ladder(self) -> AssumptionLadder | None:
         """What the same log gives with fewer assumptions, if that was asked for."""
         return self.alongside.ladder
+
+    @property
+    def by_task(self) -> tuple[TaskAnswer, ...]:
+        """Of trials of several tasks, the answer for each, at delta/T; the verdict is about their mean."""
+        return () if self.alongside.by_task is None else self.alongside.by_task.tasks
 
     @property
     def p_value(self) -> float:
@@ -346,8 +352,8 @@ class Verdict(Shown):
             sentences.interval_row(f"{what}, interval", self.interval, about),
             *(() if self.one_look is None else (sentences.one_look_row(what, self.one_look, self.delta),)),
             Row("samples", number(self.samples), sentences.about_bound(self), "samples", self.samples),
-            *sentences.episode_rows(self.counts, self.samples, self.about),
-            *sentences.budget_rows(self.provenance.budget, self.counts, self.about),
+            *sentences.episode_rows(self.counts, self.samples, self.about, self.task),
+            *sentences.budget_rows(self.provenance.budget, self.counts, self.about, self.task),
             *(large_sample.rows(self.counts, self.about) if self.approximate else ()),
             *(sentences.agent_rows(self.task) if alone else ()),
             Row("delta", probability(self.delta), sentences.ERROR, "delta", self.delta),
@@ -359,8 +365,8 @@ class Verdict(Shown):
     def _notes(self) -> list[str]:
         notes = [f"Beware: {words}." for words in self.doubts]
         notes += [words] if (words := sentences.forecast(self)) else []
-        if self.ladder is not None:
-            notes += self.ladder.summary.text().splitlines()
+        for table in (self.ladder, self.alongside.by_task):
+            notes += [] if table is None else table.summary.text().splitlines()
         if self.changes and self.answer != "within":
             notes += [sentences.about_changes(self), *(f"  {change.words}" for change in self.changes)]
         return notes
@@ -392,6 +398,7 @@ class Verdict(Shown):
             "provenance": self.provenance.data(),
             "still_needed": None if self.forecast.needed is None else self.forecast.needed.data(),
             **({} if self.ladder is None else {"ladder": self.ladder.data()}),
+            **({} if self.alongside.by_task is None else {"by_task": self.alongside.by_task.data()}),
             "visits": self.counts.visits,
             **sentences.histogram_data(self.counts),
             "changes": [change.data() for change in self.changes],

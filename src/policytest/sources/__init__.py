@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from policytest.sources.logged.episodes import logged_episodes
     from policytest.sources.logged.log import Log
     from policytest.sources.logged.read import logs
+    from policytest.sources.logged.trials import Trials, trials
     from policytest.sources.tasks.policy import policy
     from policytest.sources.tasks.start import start_from_log
 
@@ -30,6 +31,8 @@ _HOME = {
     "gymnasium": "environments.gymnasium",
     "logged_episodes": "logged.episodes",
     "logs": "logged.read",
+    "Trials": "logged.trials",
+    "trials": "logged.trials",
     "minari": "environments.minari",
     "policy": "tasks.policy",
     "start_from_log": "tasks.start",
@@ -41,6 +44,7 @@ __all__ = [
     "Environment",
     "Log",
     "Model",
+    "Trials",
     "diagnose_log",
     "discretise",
     "gymnasium",
@@ -53,6 +57,7 @@ __all__ = [
     "save_model",
     "save_policy",
     "start_from_log",
+    "trials",
 ]
 
 

@@ -21,6 +21,7 @@ from policytest.cli.groups import as_typed, option
 from policytest.cli.inputs import find_method, find_model, read_log, the_bar
 from policytest.cli.output import ended, quiet_stdout, show, tell, with_forecast, write_report
 from policytest.cli.progress import progress
+from policytest.cli.trials import GOOD, TrialQuestion, Trials, answered, check_trials, check_unused, is_table
 
 if TYPE_CHECKING:
     from policytest.mdp.task import Task
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 ORDERED = ("betting", "log-betting")
 """Methods that need the order of the transitions."""
-NO_LOG = "no log: name its files after the task (with --assume propensities or episodes no task is needed)"
+NO_LOG = "no log: name its files after the task (with --assume propensities or episodes, or --a, no task is needed)"
 TITLE = "Is this policy good enough?"
 FEW = 5
 """Pairs and states that a warning names."""
@@ -161,6 +162,7 @@ def assess(
     ),
     kept: Counts,
     episodes: Episodes,
+    trials: Annotated[Trials, o.Only("a", "tasks", "budget")],
     output: o.Output,
 ) -> int:
     """Do these logs already settle whether the value is above the threshold?
@@ -169,9 +171,17 @@ def assess(
     suffice, the answer says how much more is needed, and from which pairs. With --assume propensities or episodes a row
     is a step of an episode, with the columns reward and perhaps episode, order, propensity, target.
 
+    With --a, of a table with a row a trial in the place of the task: is the success rate, or the mean outcome, of this
+    agent above the threshold? With a column task it is the mean over tasks.
+
     Exit codes: 0 above, 1 below, 2 usage or input error, 3 the logs do not settle it or the answer is not certified, 4
     internal error.
     """
+    if trials.a is not None and is_table(model, trials):
+        check_unused((question, rows, kept, episodes), "--column", "--return-range", method=method, data=data)
+        trials = replace(trials, return_range=episodes.return_range)
+        return answered(TrialQuestion(model, trials, rows.column, delta, threshold), output, GOOD)
+    check_trials(trials)
     if episodes.assume != o.LogAssumption.markov:
         _only_of_tables(method, rows, kept, episodes.ladder)
         names = [model, *(data or ())]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -15,37 +16,49 @@ from policytest.cli.files import check_files, files_of
 from policytest.cli.groups import as_typed, option
 from policytest.cli.output import ended, how_to_go_on, quiet_stdout, show, with_forecast
 from policytest.cli.progress import progress
+from policytest.cli.trials import WHICH, TrialQuestion, Trials, answered, check_unused, is_table
 
 if TYPE_CHECKING:
     from policytest.data.episodes import Episodes
     from policytest.mdp.task import Task
 
 
+@dataclass(frozen=True)
+class Bar:
+    """What the difference is compared with."""
+
+    margin: float = option("By how much the first must be better.", default=0.0, under=o.QUESTION)
+    indifference: float = option(
+        'Allow the answer "within": A - B is less than this away from the margin.', default=0.0, under=o.QUESTION
+    )
+
+
 def compare(
     model: o.ModelName,
     other: Annotated[
-        str,
+        str | None,
         typer.Argument(
             help="The other policy: a .csv file, or a scheduler; or a model that differs in its policy or its rewards; "
             "or logged, the action frequencies of --log. With --assume episodes: the other agent, as "
             "package.module:name, or another environment."
         ),
-    ],
+    ] = None,
     *,
-    margin: float = option("By how much the first must be better.", default=0.0, under=o.QUESTION),
     delta: float = o.DELTA,
-    indifference: float = option(
-        'Allow the answer "within": A - B is less than this away from the margin.', default=0.0, under=o.QUESTION
-    ),
+    bar: Bar,
     question: o.Question,
     method: o.PairsMethod | None = option("How to compare; by default betting.", under=o.METHOD),
     settings: o.Method,
     data: o.Data,
     sampling: o.Sampling,
     episodes: Annotated[o.Episodes, o.Only(*o.OF_SEVERAL, "agent")],
+    trials: Annotated[Trials, o.Only("a", "b", "tasks", "ratio")],
     output: o.Output,
 ) -> int:
     """Is the first policy better than the second? Sample until it is known, or look at a log.
+
+    Of a table with a row a trial, in the place of the model: is agent --a better than agent --b? Trials are taken in
+    pairs, by their column pair or in their order; with a column task the question is about the mean over tasks.
 
     With --assume episodes: is the agent that --agent names better than the second, in pairs of episodes with the same
     seed? Nothing is assumed of the environment but that its episodes are independent.
@@ -53,6 +66,20 @@ def compare(
     Exit codes: 0 better by more than the margin, 1 not better, 2 usage or input error, 3 undecided, not certified or
     interrupted, 4 internal error, 5 within the indifference zone.
     """
+    if is_table(model, trials):
+        if other is not None:
+            raise InputError(f"{model} is a table of trials; in place of {other}, name its agents with --a and --b")
+        groups, used = (
+            (question, settings, data, sampling, episodes),
+            ("--column", "--budget", "--return-range", "--seed"),
+        )
+        check_unused(groups, *used, method=method)
+        trials = replace(trials, return_range=episodes.return_range, budget=sampling.budget)
+        asked = TrialQuestion(model, trials, data.column, delta, bar.margin, bar.indifference, compares=True)
+        return answered(asked, output, WHICH)
+    if other is None:
+        raise InputError("the other policy is missing: name it after the model")
+    margin, indifference = bar.margin, bar.indifference
     logged = inputs.check_logged([other], data.log)
     models = (model,) if logged else (model, other)
     written = {"--checkpoint": sampling.checkpoint, "--html": output.html}

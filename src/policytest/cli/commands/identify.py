@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 from policytest._base.errors import InputError
@@ -23,6 +23,7 @@ from policytest.cli.inputs import (
 )
 from policytest.cli.output import is_accepted, quiet_stdout, show
 from policytest.cli.progress import progress
+from policytest.cli.trials import TrialQuestion, Trials, check_trials, check_unused, identified, is_table
 
 if TYPE_CHECKING:
     from policytest.cli.progress import Lines
@@ -31,21 +32,29 @@ if TYPE_CHECKING:
     from policytest.sources.tasks.files import Model
 
 
-def identify(
-    model: o.ModelName,
-    *,
+@dataclass(frozen=True)
+class Among:
+    """Which policies, or agents, are candidates, and how close to the best the named one may be."""
+
     candidates: list[str] | None = option(
-        "Search among these policy files only; may be repeated. With --log also logged, its frequencies.",
+        "Search among these policy files only; may be repeated. With --log also logged, its frequencies. Of a table of "
+        "trials, among agents with these names.",
         "FILE",
         under=o.QUESTION,
         names=("--candidate",),
-    ),
-    delta: float = o.DELTA,
+    )
     indifference: float = option(
         "Of agents: end a tie, too. The one that is named is the best, or worse by less than this.",
         default=0.0,
         under=o.QUESTION,
-    ),
+    )
+
+
+def identify(
+    model: o.ModelName,
+    *,
+    among: Among,
+    delta: float = o.DELTA,
     question: o.Question,
     method: o.SearchMethod | None = option("How to search; by default betting.", under=o.METHOD),
     settings: o.Method,
@@ -58,6 +67,7 @@ def identify(
         names=("--agent",),
     ),
     episodes: Annotated[o.Episodes, o.Only(*o.OF_SEVERAL)],
+    trials: Annotated[Trials, o.Only("tasks")],
     output: o.Output,
 ) -> int:
     """Which policy is best, among all or among candidates? The model's own policy is ignored.
@@ -65,9 +75,19 @@ def identify(
     With --assume episodes: which agent has the largest mean return, among those that --agent names? Each seed is used
     for an episode of every agent that is still in, and an agent that is not the best is not run any more.
 
+    Of a table with a row a trial, in the place of the model: which agent has the largest mean outcome, over tasks if
+    there is a column task? Trials are taken in rounds, by their column pair or in their order.
+
     Exit codes: 0 found, 2 usage or input error, 3 not settled, not certified or interrupted, 4 internal error.
     """
-    names = candidates or []
+    names, indifference = among.candidates or [], among.indifference
+    if is_table(model, trials):
+        used = "--column", "--budget", "--seed", "--return-range"
+        check_unused((question, settings, data, sampling, episodes), *used, method=method, agent=agents)
+        trials = replace(trials, budget=sampling.budget, return_range=episodes.return_range)
+        asked_of = TrialQuestion(model, trials, data.column, delta, None, indifference, compares=True)
+        return identified(asked_of, names, output)
+    check_trials(trials)
     logged = check_logged(names, data.log)
     named = [file for file in names if not (logged and file == "logged")]
     check_files((*files_of(question, model, log=data.log or ()), *named), {"--html": output.html})

@@ -14,6 +14,7 @@ from policytest.cli.files import check_files, files_of
 from policytest.cli.groups import option
 from policytest.cli.inputs import find_method, find_model, named_columns, the_bar
 from policytest.cli.output import ended, quiet_stdout, show, with_forecast
+from policytest.cli.trials import GOOD, WHICH, TrialQuestion, Trials, check_trials, check_unused, is_table, watched
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,6 +39,7 @@ def watch(
     follow: bool = option("Wait for new lines at the end of the file.", default=True, under=o.DATA),
     idle: float | None = option("Stop undecided after this many seconds without a new line.", under=o.SAMPLING, min=0),
     sampling: Annotated[o.Sampling, o.Only("max_samples")],
+    trials: Trials,
     output: o.Output,
 ) -> int:
     """Follow a growing log of transitions, and answer as soon as it settles the question.
@@ -46,9 +48,19 @@ def watch(
     next line of the same episode says what followed. The answer is the one of `assess` on the lines so far; looking all
     the time costs nothing, the guarantee holds at every moment.
 
+    With --a, and perhaps --b, of a table with a row a trial in the place of the model: the answer of `assess`, or of
+    `compare`, on the trials so far.
+
     Exit codes: 0 above, 1 below, 2 usage or input error, 3 undecided at the end, not certified or interrupted, 4
     internal error.
     """
+    if trials.a is not None and (model == "-" or is_table(model, trials)):
+        unused = {"max_samples": sampling.max_samples, "method": method, "log": log != "-" and log}
+        check_unused((question, data), "--column", **unused)
+        bar = trials.margin if trials.b is not None else threshold
+        asked = TrialQuestion(model, trials, data.column, delta, bar)
+        return watched(asked, output, GOOD if trials.b is None else WHICH, follow, idle)
+    check_trials(trials)
     check_files((*files_of(question, model), log), {"--html": output.html})
     max_samples = sampling.max_samples
     with quiet_stdout(output.json):

@@ -3,7 +3,8 @@
 - *Betting* on comparisons, or on deviations from a candidate (`identify.deviations`), the default: certified.
 - The *KL rule* on all alternatives at once (`policytest.questions.identify.kl_search`): answers on a local search.
 - *KLB-TS* (`policytest.questions.identify.klbts`), a baseline: a closed-form bound in the place of the worst case.
-- *Rounds of episodes* (`policytest.questions.identify.agents`), of agents in any environment, without a table.
+- *Rounds of episodes* (`policytest.questions.identify.agents`), of agents in any environment, without a table; and of
+  trials that were recorded (`policytest.questions.identify.recorded_agents`).
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ from policytest.questions.identify.deviations import BettingSearch
 from policytest.questions.identify.kl_search import Deviations, KLSearch, Rivals
 from policytest.questions.identify.klbts import KLBTSSearch
 from policytest.questions.identify.policies import ARRAYS, Search, task_of_all_pairs, tasks_of
+from policytest.questions.identify.recorded_agents import are_logs, best_on_record
 from policytest.questions.identify.tournament import Tournament, best_on_a_log
 from policytest.questions.logged_policy import is_logged, logged_task
 from policytest.questions.unnamed_ends import UnnamedEnds
@@ -81,11 +83,13 @@ def identify(
 
     ``identify([first, second, ...])`` is about agents: `Episodes` with the same discount, horizon and outcome, of which
     the one with the largest mean return is sought. Each seed is used for an episode of every agent that is still in.
+    Or `LoggedEpisodes`: recorded trials of each agent, by their labels or in their order, with the mean over tasks if
+    they have several (`policytest.data.trials`).
 
     Parameters
     ----------
     rewards, initial, discount, support, states, actions, assumptions, available
-        As in `Task`. Or, in the place of rewards, a list of `Episodes`, which have none of the others.
+        As in `Task`. Or, in the place of rewards, a list of `Episodes` or `LoggedEpisodes`, without any of the others.
     horizon, terminal, total_rewards, start, goal
         As in `Task`. Observed rewards, a horizon and discount 1 are for the best of given policies.
     sim
@@ -127,6 +131,10 @@ def identify(
     of_task: dict[str, Any] = {"rewards": rewards, "initial": initial, "discount": discount, "support": support}
     of_task |= {"states": states, "actions": actions, "assumptions": assumptions, "available": available}
     of_task |= {"horizon": horizon, "terminal": terminal, "total_rewards": total_rewards, "start": start, "goal": goal}
+    if are_logs(rewards):
+        orders = Orders(delta, names, indifference, rng, max_samples, max_seconds, budget, parallel, progress)
+        del of_task["rewards"]
+        return best_on_record(rewards, orders, method, {**of_task, "sim": sim, "policies": policies})
     if are_agents(rewards):
         orders = Orders(delta, names, indifference, rng, max_samples, max_seconds, budget, parallel, progress)
         del of_task["rewards"]

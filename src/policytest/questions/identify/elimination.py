@@ -25,6 +25,10 @@ which one is at most 0. An agent is thrown out in a round in which its bet wins,
 *Two agents*: W_2 bets on G_1 - G_2 and W_1 on G_2 - G_1, with the fractions of `compare` at margin 0. The agent that is
 named, and the round, are those of `compare`.
 
+*Several tasks.* V_i is then the mean over tasks, and a round bets on all of them: W_b is multiplied by the product over
+tasks t of 1 + f (G_lt - G_bt)/room, with one l and one f. Tasks are independent given the past, so its mean is at most
+(1 + f (V_l - V_b)/room)^T <= 1 (`policytest.data.trials`) at the ends of rounds, where alone evidence is looked at.
+
 *Indifference.* Where the best are tied, no W reaches 1/delta. With epsilon > 0 the leader l is also named if it is
 close to each other agent j that is left: there are bets on G_l - G_j + epsilon, and each has to refute
 V_l <= V_j - epsilon at delta/(2 (K - 1)); delta/2 is for throwing out. *Proof.* Fix a best agent b, and suppose that
@@ -74,7 +78,7 @@ class Elimination:
 
     def __init__(self, supply: RoundSupply, delta: float, indifference: float = 0.0, budget: int | None = None) -> None:
         self.source, self.delta, self.zone, self.budget = supply, delta, indifference, budget
-        self.bounds, K = list(supply.bounds), len(supply.bounds)
+        self.bounds, K, self.tasks = list(supply.bounds), len(supply.bounds), supply.tasks
         self.level = -math.log(delta) + (HALF if indifference else 0.0)
         self.left, self.rounds = list(range(K)), list[Round]()
         self.sums, self.counts, self.steps = np.zeros(K), np.zeros(K, dtype=np.int64), 0
@@ -83,7 +87,7 @@ class Elimination:
         self.near: dict[tuple[int, int], tuple[ReturnsRun, int]] = {}  # and how many rounds it has seen
         self._without_outcomes()
         if not self.answered:
-            self.against = {b: _bets(self._span_against(b)) for b in self.left}
+            self.against = {b: _bets(self._span_against(b), self.tasks) for b in self.left}
             self._aim()
 
     def _without_outcomes(self) -> None:
@@ -147,13 +151,18 @@ class Elimination:
     @property
     def is_spent(self) -> bool:
         """Whether the budget has no further round."""
-        return self.budget is not None and self.outcomes + len(self.left) > self.budget
+        return self.budget is not None and self._rounds_left() < 1
+
+    def _rounds_left(self) -> int:
+        """How many rounds the budget has for those that are left."""
+        assert self.budget is not None
+        return (self.budget - self.outcomes) // (len(self.left) * self.tasks)
 
     def standings(self) -> list[Standing]:
         """What is known of each agent. Each interval holds with probability 1 - delta, at all times at once."""
         level, found = -math.log(self.delta), []
         for i, (low, high) in enumerate(self.bounds):
-            run, ends = _bets((low, high), 0.5 * (low + high)), (low, high)
+            run, ends = _bets((low, high), self.tasks, 0.5 * (low + high)), (low, high)
             if self.rounds and low < high:
                 _feed(run, self._outcomes_of(i))
                 ends = run.interval(level)
@@ -173,11 +182,9 @@ class Elimination:
         """Those of one agent."""
         if not self.rounds:
             return NO_OUTCOMES
-        low, high, middle, steps = (
-            np.array([getattr(seen, name)[i] for seen in self.rounds]) for name in Round._fields
-        )
-        at = ~np.isnan(middle)
-        return Outcomes(low[at], high[at], middle[at], steps[at])
+        parts = zip(*(seen.of_agent(i) for seen in self.rounds), strict=True)
+        found = Outcomes(*(np.concatenate(columns) for columns in parts))
+        return found.where(~np.isnan(found.returns))
 
     # ------------------------------------------------------------ the loop
 
@@ -186,7 +193,7 @@ class Elimination:
         yield self.check()
         while not self.answered and self.samples_used < limit and not self.source.exhausted and not self.is_spent:
             if self.budget is not None:
-                self.source.expect((self.budget - self.outcomes) // len(self.left))
+                self.source.expect(self._rounds_left())
             seen = self.source.take(tuple(self.left), limit - self.samples_used)
             if seen is not None:
                 self.settle(seen)
@@ -201,10 +208,10 @@ class Elimination:
         pairs = [(self._first([j for j in present if j != b]), b) for b in present if len(present) > 1]
         for leader, b in pairs:
             won = seen.difference(leader, b)
-            _feed(self.against[b], won._replace(below=np.full(1, math.nan)), self.level)
+            _feed(self.against[b], won._replace(below=np.full(self.tasks, math.nan)), self.level)
         self.rounds.append(seen.only(present))
-        self.counts[present] += 1
-        self.sums[present] += seen.returns[present]
+        self.counts[present] += self.tasks
+        self.sums[present] += seen.by_agent[present].sum(axis=1)
         self.steps += int(seen.steps[present].sum())
         self.in_vain += int(seen.steps.sum()) - int(seen.steps[present].sum())
         out = [b for b in present if self.against[b].answer is not None]
@@ -216,19 +223,19 @@ class Elimination:
         """Aim all bets at an answer by the last round that the budget has for those that are left."""
         if self.budget is None or len(self.left) == 1:
             return
-        rounds = (self.budget - self.outcomes) // len(self.left)
+        outcomes = self._rounds_left() * self.tasks
         for run in (self.against[b] for b in self.left):
-            run.extend(run.episodes + rounds, self.level, pairs=True)
+            run.extend(run.episodes + outcomes, self.level, pairs=True)
 
     def _closeness(self, i: int, j: int) -> float:
         """The evidence against V_i <= V_j - indifference."""
         spread = self.bounds[i][0] - self.bounds[j][1], self.bounds[i][1] - self.bounds[j][0]
         if spread[0] > -self.zone:
             return math.inf
-        run, done = self.near.get((i, j)) or (_bets(spread, -self.zone), 0)
+        run, done = self.near.get((i, j)) or (_bets(spread, self.tasks, -self.zone), 0)
         for seen in self.rounds[done:]:
-            if not math.isnan(seen.returns[i] - seen.returns[j]):
-                _feed(run, seen.difference(i, j)._replace(below=np.full(1, math.nan)))
+            if {i, j} <= set(seen.present):
+                _feed(run, seen.difference(i, j)._replace(below=np.full(self.tasks, math.nan)))
         self.near[i, j] = run, len(self.rounds)
         return max(run.evidence()[0], 0.0)
 
@@ -277,8 +284,8 @@ class _Betting:
 class _Handed(EpisodeSupply):
     """Outcomes that are handed over, to be bet on at once."""
 
-    def __init__(self, low: float, high: float) -> None:
-        self.low, self.high, self.next = low, high, NO_OUTCOMES
+    def __init__(self, low: float, high: float, together: int) -> None:
+        self.low, self.high, self.together, self.next = low, high, together, NO_OUTCOMES
 
     def hand(self, outcomes: Outcomes) -> None:
         """These are next."""
@@ -290,9 +297,9 @@ class _Handed(EpisodeSupply):
         return found
 
 
-def _bets(span: Range, threshold: float = 0.0) -> ReturnsRun:
-    """Bets on outcomes that lie there, against a mean of at most the threshold."""
-    return ReturnsRun(_Betting(), _MeanOutcome(), threshold, _Handed(*span))
+def _bets(span: Range, together: int, threshold: float = 0.0) -> ReturnsRun:
+    """Bets on outcomes that lie there, so many in a round, against a mean of at most the threshold."""
+    return ReturnsRun(_Betting(), _MeanOutcome(), threshold, _Handed(*span, together))
 
 
 def _feed(run: ReturnsRun, outcomes: Outcomes, level: float = NEVER) -> None:

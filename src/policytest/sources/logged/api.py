@@ -48,6 +48,7 @@ def assess(
     by_episode: bool = False,
     bins: Bins | None = None,
     episodes: LoggedEpisodes | None = None,
+    budget: int | None = None,
 ) -> Verdict:
     """Do these data settle it already? Counts are looked at once; transitions in their order, up to the first answer.
 
@@ -76,6 +77,9 @@ def assess(
     episodes
         Of a task: the episodes of the same log, to ask the same without the Markov property. The verdict then has a
         ``ladder``, and where the episodes contradict the table it warns and is not certified.
+    budget
+        Of `LoggedEpisodes`: how many of them, in each task, there will be at most, fixed before the first one. Bets aim
+        at an answer by then.
 
     >>> import policytest as pt, pandas as pd
     >>> two = pt.instances.paper(2)
@@ -85,7 +89,7 @@ def assess(
     2
     """
     seen = observed(task, data, columns, skip, by_episode, bins)
-    verdict = assess_module.assess(task, seen, threshold, delta, method, design)
+    verdict = assess_module.assess(task, seen, threshold, delta, method, design, budget)
     if episodes is None:
         return verdict
     if isinstance(task, LoggedEpisodes):

@@ -38,18 +38,46 @@ _OFTEN = {
 """What columns of a role are often called, also with ``_id`` after it."""
 
 
+TRIAL_ROLES = ("agent", "outcome", "task", "pair", "order")
+"""The columns of recorded trials."""
+WRITTEN = ("agent", "outcome", "task", "pair")
+"""Those that are taken as they are written."""
+SUCCESSES = ("success", "is_success", "succeeded", "solved", "passed", "correct", "win", "won", "completed", "resolved")
+_OFTEN_OF_TRIALS = {
+    "agent": ("policy", "agent", "model", "algorithm", "algo", "checkpoint"),
+    "outcome": (*SUCCESSES, "score", "return", "reward"),
+    "task": ("task", "env", "environment"),
+    "pair": ("pair", "seed", "trial"),
+    "order": (),
+}
+"""What they are often called, also with ``_id`` after it; a success is 0 or 1."""
+
+
 def ignoring(role: str) -> str:
     """How to ignore a column."""
     return f'ignore the column with columns={{"{role}": None}}'
 
 
-class EpisodeColumns(dict[str, str | None]):
+class OwnColumns(dict[str, str | None]):
+    """The argument ``columns`` of something else than transitions, which finds its columns by rules of its own."""
+
+    needed: tuple[str, ...] = ()
+    """The roles that a header must have."""
+
+    def resolved(self, there: Sequence[str], place: str) -> dict[str, str]:
+        """The name of the column of each role."""
+        raise NotImplementedError
+
+
+class EpisodeColumns(OwnColumns):
     """The argument ``columns`` of recorded episodes: `reward` is required, the others are used where they are.
 
     With ``labels``, of a task, s and a are read too, if they are there: for the target where there are propensities and
     no target, for which they are required, and without propensities to see whether the policy takes these actions. Its
     states may be cells of the ``binned`` columns; s is then not required.
     """
+
+    needed = ("reward",)
 
     def __init__(self, columns: Columns, labels: bool = False, binned: Sequence[str] = ()) -> None:
         super().__init__(columns)
@@ -112,6 +140,60 @@ def check_episode_mapping(columns: object, labels: bool, binned: Sequence[str] =
     return EpisodeColumns(_checked(columns, (*EPISODE_ROLES, "s", "a")), labels, binned)
 
 
+class TrialColumns(OwnColumns):
+    """The argument ``columns`` of recorded trials: `agent` and `outcome` are required, the others used where they are.
+
+    A role that is not named is the column that has its name, or the one column that is often called so; ``found`` says
+    which. Where there are several, the user has to say.
+    """
+
+    def __init__(self, columns: object) -> None:
+        super().__init__(_checked(columns, TRIAL_ROLES))
+        if None in (self.get("agent", ""), self.get("outcome", "")):
+            raise InputError("columns has None for agent or outcome; both are required")
+        self.found: dict[str, str] = {}
+
+    def resolved(self, there: Sequence[str], place: str) -> dict[str, str]:
+        """The name of the column of each role."""
+        found: dict[str, str] = {}
+        for role in TRIAL_ROLES:
+            if role in self:
+                name = self[role]
+                if name is not None and name not in there:
+                    remedy = did_you_mean(name, there) or f"the columns are {_listed(there)}"
+                    raise InputError(f"{place} has no column {plain(name)!r} for {role}; {remedy}")
+            else:
+                name = self._often(role, there, place)
+            if name is not None:
+                found[role] = name
+        for name in found.values():
+            if list(there).count(name) > 1:
+                raise InputError(f"{place} has the column {plain(name)!r} twice; rename one of them")
+        self.found = found
+        return found
+
+    def _often(self, role: str, there: Sequence[str], place: str) -> str | None:
+        """The column of a role that nobody has named."""
+        if role in there:
+            return role
+        lower = {name.lower().removesuffix("_id"): name for name in there if name not in self.values()}
+        lower |= {name.lower(): name for name in there if name not in self.values()}
+        meant = list(dict.fromkeys(lower[word] for word in _OFTEN_OF_TRIALS[role] if word in lower))
+        if len(meant) > 1:
+            some = " or ".join(map(repr, map(plain, meant)))
+            leave = "" if role in ("agent", "outcome") else f', or use neither with columns={{"{role}": None}}'
+            raise InputError(
+                f"{place}: the column for {role} may be {some}; say which with "
+                f'columns={{"{role}": "{plain(meant[0])}"}}{leave}'
+            )
+        if not meant and role in ("agent", "outcome"):
+            raise InputError(
+                f"{place} has no column for {role}; the columns are {_listed(there)}; name it with "
+                f'columns={{"{role}": ...}}'
+            )
+        return meant[0] if meant else None
+
+
 def _checked(columns: object, roles: Sequence[str]) -> dict[str, str | None]:
     if columns is None:
         return {}
@@ -148,7 +230,7 @@ def check_bins(roles: Collection[str], names: Sequence[str], following: Sequence
 
 def resolve(columns: Columns, there: Sequence[str], place: str) -> dict[str, str]:
     """The name of the column of each role, for a table (or a file: `place`) with these columns."""
-    if isinstance(columns, EpisodeColumns):
+    if isinstance(columns, OwnColumns):
         return columns.resolved(there, place)
     found: dict[str, str] = {}
     binned = [role for role in columns if role.startswith((BINNED, NEXT_BINNED))]

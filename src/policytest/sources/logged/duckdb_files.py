@@ -31,6 +31,7 @@ from policytest.sources.logged.columns import (
     NEXT_BINNED,
     OPTIONAL,
     PROBABILITIES,
+    WRITTEN,
     Columns,
     resolve,
 )
@@ -100,7 +101,7 @@ def _listed(paths: Iterable[Path]) -> str:
 
 def _from_text(role: str, text: str, order: str) -> list[str]:
     """What a text column becomes in the relation."""
-    if role in LABELS:
+    if role in (*LABELS, *WRITTEN):
         return [f"{text} AS {role}"]
     if role.startswith((BINNED, NEXT_BINNED)):
         return [f"TRY_CAST({_number(text)} AS DOUBLE) AS {_name(role)}"]
@@ -173,7 +174,7 @@ def _same_parts(found: Sequence[tuple[str, Mapping[str, str]]]) -> None:
     """Refuse files of which some have an optional column and others do not."""
     first, parts = found[0]
     for place, others in found[1:]:
-        for role in ("s_next", *OPTIONAL, *PROBABILITIES):
+        for role in ("s_next", *OPTIONAL, *PROBABILITIES, *WRITTEN):
             if (role in parts) != (role in others):
                 has, has_not = (first, place) if role in parts else (place, first)
                 ignore = "" if role in PROBABILITIES else f', or leave it alone with columns={{"{role}": None}}'

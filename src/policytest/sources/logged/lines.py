@@ -30,7 +30,7 @@ import numpy as np
 
 from policytest._base.errors import InputError
 from policytest._base.text import plain
-from policytest.sources.logged.columns import IGNORED, LABELS, OPTIONAL, Columns, EpisodeColumns, resolve
+from policytest.sources.logged.columns import IGNORED, LABELS, OPTIONAL, Columns, OwnColumns, resolve
 from policytest.sources.logged.paths import compressed
 
 Record: TypeAlias = dict[str, Any]
@@ -72,7 +72,7 @@ def header(line: str, columns: Columns) -> tuple[list[str], str]:
     """The names in the first line of a CSV file, and the delimiter: one that gives the wanted names, or the most."""
     if not line.strip():
         raise InputError("it is empty; a CSV file begins with the names of its columns")
-    needed = ("reward",) if isinstance(columns, EpisodeColumns) else LABELS
+    needed = columns.needed if isinstance(columns, OwnColumns) else LABELS
     wanted = {columns.get(role) or role for role in needed}
     fitting = [one for one in DELIMITERS if _row_pattern(one).fullmatch(line)] or DELIMITERS
     found = [([name.strip() for name in cells(line, delimiter)], delimiter) for delimiter in fitting]
