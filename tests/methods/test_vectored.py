@@ -443,7 +443,10 @@ class Others:
         (lambda: lasting(critic=abs), ["critic", "pass one environment"]),
         (lambda: pt.Episodes(Lasting(), abs, reward_range=(0, 1), batched=True), ["batched=True", "make_vec"]),
         (lambda: pt.Episodes(Unsaid(), abs, horizon=5, reward_range=(0, 1)), ["autoreset_mode", "NEXT_STEP"]),
-        (lambda: pt.Episodes(Others(), abs, horizon=5, reward_range=(0, 1)), ["not Gymnasium's", "make_vec"]),
+        (
+            lambda: pt.Episodes(Others(), abs, horizon=5, reward_range=(0, 1)),
+            ["neither Gymnasium's nor", "make_vec"],
+        ),
         (
             lambda: pt.decide(lasting(agent=lambda o: 0, batched=True), threshold=3.0),
             ["actions of shape ()", "8 observations"],

@@ -60,11 +60,13 @@ class Episodes:
     Parameters
     ----------
     env
-        A Gymnasium environment or its id, a vector of environments (`gymnasium.make_vec`), or a function
-        ``run(rng)`` that runs an episode and returns its rewards (or its return, one number).
+        A Gymnasium environment or its id, a vector of environments (`gymnasium.make_vec`, or a `VecEnv` of
+        Stable-Baselines3), or a function ``run(rng)`` that runs an episode and returns its rewards (or its return, one
+        number).
     agent
-        A function of the observation, or of the observation and a random generator; or an object with `predict`, as
-        trained agents have. None where ``env`` is a function.
+        A function of the observation, or of the observation and a random generator; an object with `predict`, as
+        trained agents have; or the file of one that Stable-Baselines3 saved, "model.zip" or "ppo:model.zip", which is
+        unpickled: load only files that you trust. None where ``env`` is a function.
     deterministic
         Which policy of an object with `predict` is tested: the actions of ``predict(..., deterministic=True)``, as in
         the evaluation of Stable-Baselines3, or those that it samples.
@@ -80,7 +82,8 @@ class Episodes:
         What the agent expects of the rest of an episode, a function of the observation: any estimate of its value, such
         as the agent's value network, or `RidgeCritic(features)`. Episodes may then end early; answers stay exact.
     batched
-        Of a vector of environments: the agent (and the critic) is called with all observations at once.
+        Of a vector of environments: the agent (and the critic) is called with all observations at once. An object with
+        `predict` always is where the vector is a `VecEnv`.
     score
         What is asked about returns in the place of their mean, such as their median; see
         `policytest.eprocess.interval.Score`.
@@ -172,6 +175,11 @@ class Episodes:
         return MEAN_RETURN if named is None else named.name
 
     @property
+    def sums_rewards(self) -> bool:
+        """Whether what counts of an episode is a function of the sum of its rewards."""
+        return self.judge is None or isinstance(self.judge, ReturnBeyond)
+
+    @property
     def identity(self) -> list[object]:
         """What tells these episodes from others, apart from what the environment and the agent do."""
         ranges = [self.reward_range or (), self.return_range or ()]
@@ -258,12 +266,16 @@ class Episodes:
         if self.reward_range is None:
             return paid
         low, high = self.reward_range
-        if not low - (slack := ROUNDING * (1.0 + abs(low) + abs(high))) <= paid <= high + slack:
+        if not low - (slack := self._slack(low, high)) <= paid <= high + slack:
             raise InputError(
                 f"the reward of step {t} (episode with seed {seed}) is {paid:.9g}, outside reward_range "
                 f"({low:g}, {high:g}); widen the range"
             )
         return min(max(paid, low), high)
+
+    def _slack(self, low: float, high: float) -> float:
+        """How far a number may lie outside this range by rounding."""
+        return (ROUNDING + self.walk.rounding) * (1.0 + abs(low) + abs(high))
 
     def outcome_of(self, rewards: FloatArray, info: Any, seed: int) -> float:
         """The outcome of an episode that has ended, if it is a number."""
@@ -281,7 +293,7 @@ class Episodes:
         """The return of an episode, if it lies in its range."""
         low, high = self.bounds
         what = "return" if self.judge is None else "outcome"
-        slack = ROUNDING * (1.0 + abs(low) + abs(high))
+        slack = self._slack(low, high)
         if not low - slack <= total <= high + slack:
             raise InputError(
                 f"the {what} of the episode with seed {seed} is {total:.9g}, outside return_range "
