@@ -13,11 +13,13 @@ from scipy.stats import binom
 
 import policytest as pt
 from builders import assert_refused, assert_same_verdict, each
-from episode_envs import Lasting, vector
+from episode_envs import VEC_ENV, Lasting, vector
 from policytest.data.vector_walks import MODES
 from policytest.methods.return_run import ReturnsRun
 from policytest.payoffs import vector_returns
 from policytest.payoffs.vector_returns import VectoredEpisodes
+
+KINDS = (*MODES, VEC_ENV)
 
 
 def lasting(mode="NEXT_STEP", n=8, agent=lambda observation: 0, **settings):
@@ -39,7 +41,7 @@ def supplied(about, seed=0):
     return VectoredEpisodes(about, about.walk, seed)
 
 
-@each("mode", MODES)
+@each("mode", KINDS)
 def test_episodes_are_whole_in_every_mode_and_every_transition_is_counted(mode):
     """Each step pays 1: a return that misses a step, or has one of the next episode, is not its length."""
     made = []
@@ -59,7 +61,7 @@ def test_episodes_are_whole_in_every_mode_and_every_transition_is_counted(mode):
 
 def test_the_modes_give_the_same_law_and_all_rows_are_used():
     means = {
-        mode: np.mean([g for seed in range(40) for g, _ in taken(supplied(lasting(mode), seed), 20)]) for mode in MODES
+        mode: np.mean([g for seed in range(40) for g, _ in taken(supplied(lasting(mode), seed), 20)]) for mode in KINDS
     }
     assert all(abs(mean - Lasting.mean) < 5 * 3.5 / 800**0.5 for mean in means.values()), means
 
@@ -113,7 +115,7 @@ def test_the_order_of_beginnings_keeps_delta_and_the_order_of_ends_does_not():
     assert binom.sf(wrong[ByTheirEnd] - 1, runs, delta) < 1e-6, wrong
 
 
-@each("mode", MODES)
+@each("mode", KINDS)
 def test_a_run_goes_on_as_if_it_had_not_paused(mode, monkeypatch):
     """Also in the middle of a block, after several blocks, and at every pause again."""
     monkeypatch.setattr(vector_returns, "FIRST_BLOCK", 2)
@@ -241,7 +243,7 @@ def test_a_finished_run_that_is_resumed_counts_what_was_under_way():
 
 
 @each("batched", [False, True])
-@each("mode", MODES)
+@each("mode", KINDS)
 def test_each_row_has_its_hidden_state_which_ends_with_its_episode(mode, batched):
     """The agent acts at the first step of an episode only; an episode pays what the agent does."""
 
@@ -253,7 +255,7 @@ def test_each_row_has_its_hidden_state_which_ends_with_its_episode(mode, batched
         def predict(self, observation, state=None, episode_start=None, deterministic=False):
             state = np.zeros(len(episode_start)) if state is None else np.where(episode_start, 0, state)
             action = (state == 0).astype(int)
-            return (action if batched else action[0]), state + 1
+            return (action if batched or mode == VEC_ENV else action[0]), state + 1
 
     for horizon in (12, 3):
         about = pt.Episodes(
@@ -311,7 +313,7 @@ def test_a_vector_that_two_threads_step_is_refused():
     assert pt.decide(about, threshold=1.5).answer == "above"
 
 
-@each("mode", MODES)
+@each("mode", KINDS)
 def test_a_horizon_cuts_episodes_and_the_next_begin_at_once(mode):
     found = taken(supplied(lasting(mode, horizon=3)), 300)
     assert {steps for _, steps in found} == {1, 2, 3}

@@ -151,8 +151,8 @@ class VectorWalk:
         actions = np.asarray(actions)
         if actions.shape[:1] != (self.n,):
             raise InputError(
-                f"agent returned actions of shape {actions.shape} for {self.n} observations; with batched=True it is "
-                "called with all of them and must return one action for each"
+                f"agent returned actions of shape {actions.shape} for {self.n} observations; with batched=True, and "
+                "its predict with a VecEnv, it is called with all of them and must return one action for each"
             )
         return actions.astype(np.int64) if actions.dtype == np.bool_ else actions
 

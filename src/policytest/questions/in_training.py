@@ -94,6 +94,8 @@ class InTraining:
         self.threshold = arrays.real_number("threshold", threshold)
         self.delta = check_delta(delta)
         self.budget, self.seed = arrays.whole_number("budget", budget), arrays.whole_number("seed", seed)
+        if self.seed < 0:
+            raise InputError(f"seed is {self.seed}; pass 0 or more")
         self.checkpoints = None if checkpoints is None else arrays.whole_number("checkpoints", checkpoints)
         arrays.positive(budget=self.budget, checkpoints=1 if self.checkpoints is None else self.checkpoints)
         self.method, self.parallel = method, parallel

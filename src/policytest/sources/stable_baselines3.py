@@ -67,7 +67,7 @@ class StopWhenGoodEnough:
     def __new__(cls, *_: Any, **__: Any) -> Self:
         """An instance of this class and of SB3's `BaseCallback`, which is imported now."""
         of: Any = cls
-        kind: type[Self] = _callback(of)
+        kind: type[Self] = callback_of(of)
         return object.__new__(kind)
 
     def __init__(
@@ -184,7 +184,7 @@ def _as_it_was(space: Any) -> Iterator[None]:
 
 
 @cache
-def _callback(kind: Any) -> Any:
+def callback_of(kind: Any) -> Any:
     """This class as a callback."""
     base = errors.needs("stable_baselines3.common.callbacks", EXTRA).BaseCallback
     if issubclass(kind, base):
