@@ -6,6 +6,7 @@ test_in_training.py.
 
 from __future__ import annotations
 
+import re
 import sys
 from contextlib import closing
 
@@ -15,6 +16,7 @@ import pytest
 
 import policytest as pt
 from builders import assert_refused, assert_same_verdict
+from paths import ROOT
 
 sb3 = pytest.importorskip("stable_baselines3", reason="Stable-Baselines3 is not installed: make test-sb3")
 contrib = pytest.importorskip("sb3_contrib")
@@ -129,15 +131,17 @@ def normalised():
 
 @pytest.fixture(scope="module")
 def recurrent():
-    return contrib.RecurrentPPO("MlpLstmPolicy", Recall(), n_steps=256, learning_rate=3e-3, **SETTINGS).learn(6_000)
+    small = {"policy_kwargs": {"lstm_hidden_size": 16, "net_arch": [16]}, "n_epochs": 5}
+    model = contrib.RecurrentPPO("MlpLstmPolicy", Recall(), n_steps=256, learning_rate=1e-2, **small, **SETTINGS)
+    return model.learn(5_000)
 
 
 def assert_agrees(about, returns, spread=None):
     """The interval has the mean that evaluate_policy found, give or take; and the bars on both sides are answered."""
     mean, error = np.mean(returns), 4 * np.std(returns) / len(returns) ** 0.5
-    spread = max(spread or 0.0, 6 * np.std(returns) / 300**0.5, 0.02 * np.ptp(about.bounds))
-    above = pt.decide(about, threshold=float(mean - spread), delta=1e-3, max_samples=400_000)
-    below = pt.decide(about, threshold=float(mean + spread), delta=1e-3, max_samples=400_000)
+    spread = max(spread or 0.0, 6 * np.std(returns) / 300**0.5, 0.05 * np.ptp(about.bounds))
+    above = pt.decide(about, threshold=float(mean - spread), delta=0.01, max_samples=400_000)
+    below = pt.decide(about, threshold=float(mean + spread), delta=0.01, max_samples=400_000)
     assert (above.answer, below.answer) == ("above", "below"), (mean, spread, above, below)
     for verdict in (above, below):
         low, high = verdict.interval
@@ -305,7 +309,7 @@ def test_a_raw_environment_is_normalised_as_the_training_was(normalised):
     returns = evaluated(model, frozen, 200)
     settings = {"reward_range": (0, 1), "horizon": 500}
     for env in (make(), make_vec_env(make, n_envs=4), frozen):
-        assert_agrees(pt.Episodes(env, model, **settings), returns, spread=40)
+        assert_agrees(pt.Episodes(env, model, **settings), returns, spread=60)
     assert np.mean(evaluated(model.policy, make_vec_env(make, n_envs=4), 100)) < 0.5 * np.mean(returns)
     raw = pt.Episodes(make(), model.policy, **settings)
     assert pt.decide(raw, threshold=0.5 * float(np.mean(returns))).answer == "below"
@@ -370,7 +374,7 @@ def test_dictionaries_and_continuous_actions():
             (gym.vector.SyncVectorEnv([Reach] * 4), True),
         ):
             settings = {"return_range": (-10, 0), "batched": batched, "deterministic": deterministic}
-            assert_agrees(pt.Episodes(env, model, **settings), returns, spread=1.0)
+            assert_agrees(pt.Episodes(env, model, **settings), returns, spread=2.0)
 
 
 def test_images_have_their_channels_first_or_last():
@@ -572,3 +576,21 @@ def test_what_a_callback_refuses():
     normalising = learning(VecNormalize(make_vec_env("CartPole-v1")))
     callback = StopWhenGoodEnough(other, 0.5, reward_range=(0, 1))
     assert_refused(lambda: normalising.learn(300, callback=callback), "VecNormalize cannot follow")
+
+
+def test_the_documentation_runs(tmp_path, monkeypatch, capsys):
+    """The blocks of docs/environments.md with Stable-Baselines3 or PyTorch, with shorter training."""
+    monkeypatch.chdir(tmp_path)
+    text = (ROOT / "docs" / "environments.md").read_text(encoding="utf-8")
+    codes = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    network = torch.nn.Linear(4, 2)
+    network.get_action_and_value = lambda x: (network(x).argmax(dim=1), None, None, None)
+    names = {"network": network, "poles": gym.make_vec("CartPole-v1", num_envs=4)}
+    run = [code for code in codes if "stable_baselines3" in code or "torch" in code]
+    assert len(run) == 3
+    for code in run:
+        short = code.replace("50_000", "600").replace("500_000", "1_200").replace("10_000", "500")
+        exec(compile(short, "environments.md", "exec"), names)  # the project's own text
+    assert (tmp_path / "model.zip").is_file()
+    assert "checkpoint" in capsys.readouterr().out
+    assert pt.decide(names["cleanrl"], threshold=400.0).answer == "below"

@@ -142,7 +142,7 @@ class InTraining:
             return "No checkpoint was tested."
         answer = "is not known to be above" if self.verdict.answer is None else f"is {self.verdict.answer}"
         return (
-            f"The value of checkpoint {self.tested} {answer} {number(self.threshold)}. The probability that any of "
-            f"the {self.tested} tested so far was wrongly found above is at most {probability(self.spent)}, of "
-            f"delta = {probability(self.delta)}."
+            f"The value of checkpoint {self.tested} {answer} {number(self.threshold)}. The probability of a wrong "
+            f'"above" at any checkpoint so far is at most {probability(self.spent)}, of '
+            f"delta = {probability(self.delta)} for the whole training."
         )
