@@ -9,7 +9,6 @@ import inspect
 import io
 import json
 import os
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -68,10 +67,10 @@ def loaded(agent: object) -> object:
     if not is_file(agent):
         return agent
     name, path = _named(str(agent))
-    if not path.exists():
+    if not path.is_file() and path.suffix.lower() != SUFFIX:
         path = path.with_name(path.name + SUFFIX)  # as Stable-Baselines3 names it
-    if not path.exists():
-        raise InputError(f"agent: there is no file {path.with_suffix('')}{SUFFIX}; check the path")
+    if not path.is_file():
+        raise InputError(f"agent: there is no file {path}; check the path")
     name = name or _algorithm(path)
     algorithm = getattr(errors.needs(LIBRARIES[name], EXTRA), name)
     try:
@@ -97,6 +96,8 @@ def _named(text: str) -> tuple[str, Path]:
 
 def _algorithm(path: Path) -> str:
     """The algorithm that saved a file, by its settings and by the module of its policy."""
+    import zipfile
+
     try:
         with zipfile.ZipFile(path) as file:
             data = json.loads(file.read("data"))

@@ -23,7 +23,7 @@ from policytest._base.arrays import AnyArray
 from policytest._base.errors import InputError
 
 METHODS = ("reset", "seed", "step_async", "step_wait", "env_method", "env_is_wrapped")
-SINGLE = float(np.finfo(np.float32).eps)
+SINGLE = float(np.finfo(np.float32).eps)  # how far rewards may be from what was paid, relative to them
 COUNTED = 1e-5  # of the sizes of the rewards: how far a sum of them may be from what Monitor counted
 
 
@@ -34,8 +34,6 @@ def is_vec_env(env: object) -> bool:
 
 class VecEnvAdapter:
     """A `VecEnv` with what is asked of a vector of Gymnasium."""
-
-    rounding = SINGLE
 
     def __init__(self, env: Any) -> None:
         utils: Any = importlib.import_module("gymnasium.vector.utils")

@@ -13,7 +13,6 @@ the next one (Gymnasium's `AutoresetMode`):
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,7 +23,7 @@ from policytest._base.errors import InputError
 from policytest.data.agent_copies import AgentCopies
 from policytest.data.shared_generators import SharedGenerators
 from policytest.data.trained_agents import loaded, prepared, takes_masks
-from policytest.data.vec_envs import VecEnvAdapter, is_vec_env
+from policytest.data.vec_envs import SINGLE, VecEnvAdapter, is_vec_env
 from policytest.data.walks import LARGEST_SEED, NO_AGENT, AgentAdapter, called, first_observation, five_parts
 
 MODES = ("NEXT_STEP", "SAME_STEP", "DISABLED")
@@ -47,9 +46,11 @@ class VectorWalk:
 
     def __init__(self, env: Any, agent: object, batched: bool, deterministic: bool) -> None:
         self.env, self.batched, self.n = env, batched, int(env.num_envs)
-        self.act = AgentAdapter(prepared(agent, env, getattr(env, "masks", None)), deterministic)
+        adapter = env if isinstance(env, VecEnvAdapter) else None
+        masks = None if adapter is None else adapter.masks
+        self.act = AgentAdapter(prepared(agent, env, masks), deterministic)
         self.name, self.policy = called(env), self.act.policy
-        self.turn, self.rounding = SharedGenerators(keeps=True), getattr(env, "rounding", 0.0)
+        self.turn, self.rounding = SharedGenerators(keeps=True), 0.0 if adapter is None else SINGLE
         self.copies: AgentCopies | None = None
         if callable(getattr(agent, "reset", None)):
             if batched:
@@ -58,7 +59,7 @@ class VectorWalk:
                     "leave batched out, and each environment has its own copy of the agent"
                 )
             self.copies = AgentCopies(agent, self.n, deterministic)
-        self.check_episode: Callable[[int], None] | None = getattr(env, "check_episode", None)
+        self.check_episode = None if adapter is None else adapter.check_episode
         self.mode = _mode(env)
         self.is_plain = hasattr(env.unwrapped, "env_fns")  # SyncVectorEnv and AsyncVectorEnv: a seed for each row
         self.can_reset_rows = self.is_plain or self.mode == "DISABLED"

@@ -40,7 +40,7 @@ class StopWhenGoodEnough:
         The question: is the value above this, with this probability of error over the whole training?
     check_freq, first_check
         The number of steps of training between two tests, and before the first (by default the same).
-    budget, checkpoints, method, seed
+    budget, checkpoints, method, seed, parallel
         As in `InTraining`: the most episodes of a test; the number of tests, if it is fixed beforehand.
     verbose
         1: print a line after each test.
@@ -81,11 +81,12 @@ class StopWhenGoodEnough:
         checkpoints: int | None = None,
         method: Method | None = None,
         seed: int = 0,
+        parallel: int = 1,
         verbose: int = 0,
         **episodes: Any,
     ) -> None:
         super().__init__(verbose)  # type: ignore[call-arg]
-        self.testing = InTraining(threshold, delta, budget, checkpoints, method, seed)
+        self.testing = InTraining(threshold, delta, budget, checkpoints, method, seed, parallel)
         self.check_freq = arrays.whole_number("check_freq", check_freq)
         self.first_check = self.check_freq if first_check is None else arrays.whole_number("first_check", first_check)
         arrays.positive(check_freq=self.check_freq, first_check=self.first_check)
