@@ -143,6 +143,18 @@ def test_what_is_under_way_counts_as_samples_and_is_said():
     assert pt.decide(lasting(n=64), threshold=1.5, max_samples=0).samples == 0
 
 
+def test_a_first_episode_that_takes_long_is_waited_for():
+    """With a budget: there is a look before any episode is handed on."""
+
+    class Long(Lasting):
+        def step(self, action):
+            self.t += 1
+            return np.zeros(1), 1.0, self.t > vector_returns.PATIENCE + 5, False, {}
+
+    about = pt.Episodes(vector(env=Long), lambda observation: 0, return_range=(0, 100))
+    assert pt.evaluate(about, budget=10).counts.returns.tolist() == [vector_returns.PATIENCE + 6.0] * 10
+
+
 def test_two_runs_share_a_vector_one_after_the_other():
     about = lasting()
     first, second = supplied(about, 1), supplied(about, 2)

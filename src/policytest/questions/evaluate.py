@@ -395,7 +395,8 @@ class AimedNarrowing(Narrowing):
         """By the bets that aim at the end, unless that is too early; otherwise by the steady ones beside them."""
         run, asked, (low, high) = self.run, self.asked, self.run.interval(self.goal.steady_level)
         refuted = max(low, self.best.lower), min(high, self.best.upper)  # what was refuted remains so
-        hoped = math.sqrt(HOPED * asked.level * float(np.var(run.returns)) / max(run.episodes, 1))
+        variance = float(np.var(run.returns)) if run.episodes else math.inf  # of a vector the first may take long
+        hoped = math.sqrt(HOPED * asked.level * variance / max(run.episodes, 1))
         if is_last or hoped <= asked.half:
             refuted = aimed_interval(self.goal, run.outcomes(), refuted)
         return Interval(*refuted, certified=True)
