@@ -9,7 +9,7 @@ export OMP_NUM_THREADS ?= 1
 # Processes that the tests start import what is compiled already.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test pytest test-spark test-storm lint docs bench calibrate fuzz clean
+.PHONY: demo test pytest test-spark test-sb3 test-storm lint docs bench calibrate fuzz clean
 
 $(VENV)/.created:
 	$(PYTHON) -m venv $(VENV)
@@ -49,6 +49,19 @@ $(VENV)-spark/.installed: pyproject.toml
 
 test-spark: $(VENV)-spark/.installed
 	POLICYTEST_SPARK=1 $(VENV)-spark/bin/python -m pytest tests/sources/test_logs_engines.py -k spark
+
+# PyTorch in an environment of its own. From PyPI it brings some gigabytes for graphics cards along on Linux, so that a
+# build for processors (2.13.0+cpu) is taken where pip finds one.
+$(VENV)-sb3/.installed: pyproject.toml
+	$(PYTHON) -m venv $(VENV)-sb3
+	$(VENV)-sb3/bin/python -m pip install --quiet --upgrade pip
+	torch=$$($(VENV)-sb3/bin/python -m pip index versions torch 2>/dev/null | grep -o '[0-9][0-9.]*+cpu' | head -n 1); \
+	$(VENV)-sb3/bin/python -m pip install --quiet $${torch:+torch==$$torch} \
+		--editable '.[sb3]' pytest hypothesis joblib tensorboard
+	touch $(VENV)-sb3/.installed
+
+test-sb3: $(VENV)-sb3/.installed
+	$(VENV)-sb3/bin/python -m pytest tests/sources/test_stable_baselines3.py
 
 # Storm answers the questions about labels again, and must agree; without Storm its kept answers are tested (make test).
 test-storm: $(STAMP)
@@ -99,6 +112,7 @@ calibrate: $(STAMP)
 	$(BIN)/python benchmarks/ladder.py
 	$(BIN)/python benchmarks/cells.py
 	$(BIN)/python benchmarks/one_look.py
+	$(BIN)/python benchmarks/in_training.py
 
 # Damaged files, odd options and arrays, for ten minutes: nothing may crash, hang, or change a file that it refuses.
 # Then study, identify and watch are killed 30 times each.
@@ -107,4 +121,4 @@ fuzz: $(STAMP)
 	$(BIN)/python tests/killing.py --kills 30 --seed $$(date +%s)
 
 clean:
-	rm -rf $(VENV) $(VENV)-spark site .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-spark $(VENV)-sb3 site .pytest_cache .mypy_cache .ruff_cache .hypothesis

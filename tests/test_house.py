@@ -9,7 +9,10 @@ from test_layers import SOURCES
 
 MOST = {"worst_case": 3, "_base": 1}
 """How many a room may still have; a room that is not here has none. These numbers only fall."""
-OF_OTHERS = (".flags.writeable", ".bit_generator.state", "warnings.showwarning", ".__annotations__", ".__signature__")
+OF_OTHERS = (
+    *(".flags.writeable", ".bit_generator.state", "warnings.showwarning", ".__annotations__", ".__signature__"),
+    *("layer.training", "layer.norm_reward"),  # of VecNormalize
+)
 """What the language and the libraries want to have set."""
 MAKERS = ("__new__", "copy")
 

@@ -290,7 +290,7 @@ def test_the_makefile_has_its_targets_and_the_scripts_it_names_exist():
     recipe = (ROOT / "Makefile").read_text(encoding="utf-8")
     phony = re.search(r"^\.PHONY:(.*)$", recipe, re.MULTILINE)
     assert phony is not None
-    for target in ("demo", "test", "test-spark", "lint", "docs", "bench", "calibrate"):
+    for target in ("demo", "test", "test-sb3", "test-spark", "test-storm", "lint", "docs", "bench", "calibrate"):
         assert re.search(rf"^{target}:.*\n\t\S", recipe, re.MULTILINE), f"make {target} does nothing"
         assert target in phony.group(1).split()
     scripts = re.findall(r"\b((?:examples|benchmarks)/\w+\.py)\b", recipe)

@@ -553,6 +553,12 @@ def test_delta_is_kept_with_one_known_end_and_the_control_is_caught(small):
         assert "oracle" not in row or row["oracle"] < row["as they are"] < 4 * row["oracle"], row
 
 
+def test_delta_is_kept_over_the_checkpoints_of_a_training_and_habits_are_caught(small):
+    _, rows = small("in_training")
+    assert {row["rule"] for row in rows if row.get("alarm")} == {"mean of 10", "mean of 100"}
+    assert {row["part"] for row in rows} == {"stuck", "learning"}
+
+
 def test_delta_is_kept_and_the_control_is_caught(small):
     """Error frequencies with the value next to the threshold; the same alarm must ring for a broken rule."""
     _, rows = small("calibration")

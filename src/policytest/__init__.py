@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from policytest.questions.diagnose import diagnose as diagnose
     from policytest.questions.evaluate import evaluate as evaluate
     from policytest.questions.identify import identify as identify
+    from policytest.questions.in_training import InTraining as InTraining
     from policytest.questions.plan.plan import plan as plan
     from policytest.questions.plan.plan import still_needed as still_needed
     from policytest.results.diagnosis import Diagnosis as Diagnosis
@@ -93,6 +94,7 @@ _HOME = {
     "Episodes": "data.episodes",
     "Estimate": "results.estimate",
     "Forward": "kl.sampling",
+    "InTraining": "questions.in_training",
     "InputError": "_base.errors",
     "Interval": "results.estimate",
     "KLBTS": "methods.baselines.klbts",

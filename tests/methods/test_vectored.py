@@ -13,11 +13,13 @@ from scipy.stats import binom
 
 import policytest as pt
 from builders import assert_refused, assert_same_verdict, each
-from episode_envs import Lasting, vector
+from episode_envs import VEC_ENV, Lasting, vector
 from policytest.data.vector_walks import MODES
 from policytest.methods.return_run import ReturnsRun
 from policytest.payoffs import vector_returns
 from policytest.payoffs.vector_returns import VectoredEpisodes
+
+KINDS = (*MODES, VEC_ENV)
 
 
 def lasting(mode="NEXT_STEP", n=8, agent=lambda observation: 0, **settings):
@@ -39,7 +41,7 @@ def supplied(about, seed=0):
     return VectoredEpisodes(about, about.walk, seed)
 
 
-@each("mode", MODES)
+@each("mode", KINDS)
 def test_episodes_are_whole_in_every_mode_and_every_transition_is_counted(mode):
     """Each step pays 1: a return that misses a step, or has one of the next episode, is not its length."""
     made = []
@@ -59,7 +61,7 @@ def test_episodes_are_whole_in_every_mode_and_every_transition_is_counted(mode):
 
 def test_the_modes_give_the_same_law_and_all_rows_are_used():
     means = {
-        mode: np.mean([g for seed in range(40) for g, _ in taken(supplied(lasting(mode), seed), 20)]) for mode in MODES
+        mode: np.mean([g for seed in range(40) for g, _ in taken(supplied(lasting(mode), seed), 20)]) for mode in KINDS
     }
     assert all(abs(mean - Lasting.mean) < 5 * 3.5 / 800**0.5 for mean in means.values()), means
 
@@ -114,7 +116,7 @@ def test_the_order_of_beginnings_keeps_delta_and_the_order_of_ends_does_not():
     assert binom.sf(wrong[ByTheirEnd] - 1, runs, delta) < 1e-6, wrong
 
 
-@each("mode", MODES)
+@each("mode", KINDS)
 def test_a_run_goes_on_as_if_it_had_not_paused(mode, monkeypatch):
     """Also in the middle of a block, after several blocks, and at every pause again."""
     monkeypatch.setattr(vector_returns, "FIRST_BLOCK", 2)
@@ -140,6 +142,18 @@ def test_what_is_under_way_counts_as_samples_and_is_said():
     assert (again.answer, again.samples) == ("above", verdict.samples)  # a run that was finished lost them
     assert "of episodes that were under way" in str(verdict)
     assert pt.decide(lasting(n=64), threshold=1.5, max_samples=0).samples == 0
+
+
+def test_a_first_episode_that_takes_long_is_waited_for():
+    """With a budget: there is a look before any episode is handed on."""
+
+    class Long(Lasting):
+        def step(self, action):
+            self.t += 1
+            return np.zeros(1), 1.0, self.t > vector_returns.PATIENCE + 5, False, {}
+
+    about = pt.Episodes(vector(env=Long), lambda observation: 0, return_range=(0, 100))
+    assert pt.evaluate(about, budget=10).counts.returns.tolist() == [vector_returns.PATIENCE + 6.0] * 10
 
 
 def test_two_runs_share_a_vector_one_after_the_other():
@@ -242,7 +256,7 @@ def test_a_finished_run_that_is_resumed_counts_what_was_under_way():
 
 
 @each("batched", [False, True])
-@each("mode", MODES)
+@each("mode", KINDS)
 def test_each_row_has_its_hidden_state_which_ends_with_its_episode(mode, batched):
     """The agent acts at the first step of an episode only; an episode pays what the agent does."""
 
@@ -254,7 +268,7 @@ def test_each_row_has_its_hidden_state_which_ends_with_its_episode(mode, batched
         def predict(self, observation, state=None, episode_start=None, deterministic=False):
             state = np.zeros(len(episode_start)) if state is None else np.where(episode_start, 0, state)
             action = (state == 0).astype(int)
-            return (action if batched else action[0]), state + 1
+            return (action if batched or mode == VEC_ENV else action[0]), state + 1
 
     for horizon in (12, 3):
         about = pt.Episodes(
@@ -312,7 +326,7 @@ def test_a_vector_that_two_threads_step_is_refused():
     assert pt.decide(about, threshold=1.5).answer == "above"
 
 
-@each("mode", MODES)
+@each("mode", KINDS)
 def test_a_horizon_cuts_episodes_and_the_next_begin_at_once(mode):
     found = taken(supplied(lasting(mode, horizon=3)), 300)
     assert {steps for _, steps in found} == {1, 2, 3}
@@ -444,7 +458,10 @@ class Others:
         (lambda: lasting(critic=abs), ["critic", "pass one environment"]),
         (lambda: pt.Episodes(Lasting(), abs, reward_range=(0, 1), batched=True), ["batched=True", "make_vec"]),
         (lambda: pt.Episodes(Unsaid(), abs, horizon=5, reward_range=(0, 1)), ["autoreset_mode", "NEXT_STEP"]),
-        (lambda: pt.Episodes(Others(), abs, horizon=5, reward_range=(0, 1)), ["not Gymnasium's", "make_vec"]),
+        (
+            lambda: pt.Episodes(Others(), abs, horizon=5, reward_range=(0, 1)),
+            ["neither Gymnasium's nor", "make_vec"],
+        ),
         (
             lambda: pt.decide(lasting(agent=lambda o: 0, batched=True), threshold=3.0),
             ["actions of shape ()", "8 observations"],

@@ -190,7 +190,11 @@ class Episodes:
         "markov: a table of states and actions; episodes: any environment with any agent (--agent).",
         default=Assumption.markov,
     )
-    agent: str | None = option("With --assume episodes: the agent, as package.module:name.", "PLACE")
+    agent: str | None = option(
+        "With --assume episodes: the agent, as package.module:name; or the file that Stable-Baselines3 saved, "
+        "model.zip or ppo:model.zip.",
+        "PLACE",
+    )
     critic: str | None = option("What is expected of the rest of an episode: package.module:name.", "PLACE")
     reward_range: Range = option(REWARDS_LIE, "LOW HIGH")
     return_range: Range = option(RETURNS_LIE, "LOW HIGH")

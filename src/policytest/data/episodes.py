@@ -68,11 +68,13 @@ class Episodes:
     Parameters
     ----------
     env
-        A Gymnasium environment or its id, a vector of environments (`gymnasium.make_vec`), or a function
-        ``run(rng)`` that runs an episode and returns its rewards (or its return, one number).
+        A Gymnasium environment or its id, a vector of environments (`gymnasium.make_vec`, or a `VecEnv` of
+        Stable-Baselines3), or a function ``run(rng)`` that runs an episode and returns its rewards (or its return, one
+        number).
     agent
-        A function of the observation, or of the observation and a random generator; or an object with `predict`, as
-        trained agents have. None where ``env`` is a function.
+        A function of the observation, or of the observation and a random generator; an object with `predict`, as
+        trained agents have; or the file of one that Stable-Baselines3 saved, "model.zip" or "ppo:model.zip", which is
+        unpickled: load only files that you trust. None where ``env`` is a function.
     deterministic
         Which policy of an object with `predict` is tested: the actions of ``predict(..., deterministic=True)``, as in
         the evaluation of Stable-Baselines3, or those that it samples.
@@ -89,7 +91,8 @@ class Episodes:
         What the agent expects of the rest of an episode, a function of the observation: any estimate of its value, such
         as the agent's value network, or `RidgeCritic(features)`. Episodes may then end early; answers stay exact.
     batched
-        Of a vector of environments: the agent (and the critic) is called with all observations at once.
+        Of a vector of environments: the agent (and the critic) is called with all observations at once. An object with
+        `predict` always is where the vector is a `VecEnv`.
     score
         What is asked about returns in the place of their mean, such as their median; see
         `policytest.eprocess.interval.Score`.
@@ -200,6 +203,11 @@ class Episodes:
         return MEAN_RETURN if named is None else named.name
 
     @property
+    def sums_rewards(self) -> bool:
+        """Whether what counts of an episode is a function of the sum of its rewards."""
+        return self.judge is None or isinstance(self.judge, ReturnBeyond)
+
+    @property
     def identity(self) -> list[object]:
         """What tells these episodes from others, apart from what the environment and the agent do."""
         ranges = [self.reward_range or (), self.return_range or ()]
@@ -296,7 +304,7 @@ class Episodes:
 
     def is_beyond(self, reward: float) -> bool:
         """Whether a reward lies outside its range, by more than rounding."""
-        slack = slack_of(self.reward_range or NO_RANGE)
+        slack = slack_of(self.reward_range or NO_RANGE, self.walk.rounding)
         return not self.reward_limits[0] - slack <= reward <= self.reward_limits[1] + slack
 
     def outcome_of(self, rewards: FloatArray, info: Any, seed: int) -> float:
@@ -320,7 +328,7 @@ class Episodes:
 
     def is_outside(self, total: float) -> bool:
         """Whether a return lies outside its range, by more than rounding."""
-        (low, high), slack = finite_ends(self.bounds), slack_of(self.bounds)
+        (low, high), slack = finite_ends(self.bounds), slack_of(self.bounds, self.walk.rounding)
         return not low - slack <= total <= high + slack
 
 

@@ -72,9 +72,9 @@ def finite_ends(ends: Range) -> Range:
     return max(ends[0], -LARGEST), min(ends[1], LARGEST)
 
 
-def slack_of(ends: Range) -> float:
-    """How far a number may lie outside by rounding."""
-    return ROUNDING * (1.0 + sum(abs(end) for end in ends if math.isfinite(end)))
+def slack_of(ends: Range, more: float = 0.0) -> float:
+    """How far a number may lie outside by rounding; ``more`` where numbers are less precise."""
+    return (ROUNDING + more) * (1.0 + sum(abs(end) for end in ends if math.isfinite(end)))
 
 
 def outside(found: FloatArray, ends: Range) -> BoolArray:

@@ -1,5 +1,7 @@
 """A vector of environments and an agent, step by step: `gymnasium.vector.VectorEnv`, in any of its autoreset modes.
 
+Vectors of Stable-Baselines3 are adapted in `vec_envs`.
+
 What a step tells is the same for all modes. They differ in when a row (a sub-environment) whose episode is over begins
 the next one (Gymnasium's `AutoresetMode`):
 
@@ -22,7 +24,10 @@ import numpy as np
 from policytest._base import arrays
 from policytest._base.arrays import BoolArray, FloatArray
 from policytest._base.errors import InputError
+from policytest.data.agent_copies import AgentCopies
 from policytest.data.shared_generators import SharedGenerators
+from policytest.data.trained_agents import loaded, prepared, takes_masks
+from policytest.data.vec_envs import SINGLE, VecEnvAdapter, is_vec_env
 from policytest.data.walks import LARGEST_SEED, NO_AGENT, AgentAdapter, called, first_observation, five_parts
 
 MODES = ("NEXT_STEP", "SAME_STEP", "DISABLED")
@@ -54,14 +59,21 @@ class VectorWalk:
     """
 
     def __init__(self, env: Any, agent: object, batched: bool, deterministic: bool) -> None:
-        self.env, self.act, self.batched = env, AgentAdapter(agent, deterministic), batched
+        self.env, self.batched, self.n = env, batched, int(env.num_envs)
+        adapter = env if isinstance(env, VecEnvAdapter) else None
+        masks = None if adapter is None else adapter.masks
+        self.act = AgentAdapter(prepared(agent, env, masks), deterministic)
         self.name, self.policy = called(env), self.act.policy
-        self.turn = SharedGenerators(keeps=True)
+        self.turn, self.rounding = SharedGenerators(keeps=True), 0.0 if adapter is None else SINGLE
+        self.copies: AgentCopies | None = None
         if callable(getattr(agent, "reset", None)):
-            raise InputError(
-                "agent has reset, so it remembers an episode, and a vector runs several at once; pass one environment"
-            )
-        self.n = int(env.num_envs)
+            if batched:
+                raise InputError(
+                    "agent has reset, so it remembers one episode; with batched=True it is called for all at once: "
+                    "leave batched out, and each environment has its own copy of the agent"
+                )
+            self.copies = AgentCopies(agent, self.n, deterministic)
+        self.check_episode = None if adapter is None else adapter.check_episode
         self.mode = _mode(env)
         self.is_plain = hasattr(env.unwrapped, "env_fns")  # SyncVectorEnv and AsyncVectorEnv: a seed for each episode
         self.can_reset_rows = self.is_plain or self.mode == "DISABLED"
@@ -90,6 +102,8 @@ class VectorWalk:
         """Reset all rows; the seed fixes what follows. ``own`` are seeds of the rows, in the place of its own."""
         self.turn.seed(seed)
         self.rng = self.act.begin(seed, getattr(self.env, "action_space", None))
+        if self.copies is not None:
+            self.copies.begin(seed)
         self.starts = np.ones(self.n, dtype=np.bool_)  # rows in which an episode begins
         self.memory: Any = None if self.batched else [None] * self.n
         seeds = own or np.random.default_rng(seed).integers(LARGEST_SEED, size=self.n).tolist()
@@ -150,11 +164,16 @@ class VectorWalk:
         self.starts = self.starts | over
         return over
 
+    def _act(self, row: int, observation: object, memory: object, starts: BoolArray) -> tuple[object, object]:
+        if self.copies is not None:
+            return self.copies.act(row, observation, memory, starts)
+        return self.act(observation, self.rng, memory, starts)
+
     def _actions(self) -> object:
         if not self.batched:
             rows = self.utils.iterate(self.env.observation_space, self.observations)
             found = [
-                self.act(row, self.rng, memory, self.starts[i : i + 1])
+                self._act(i, row, memory, self.starts[i : i + 1])
                 for i, (row, memory) in enumerate(zip(rows, self.memory, strict=True))
             ]
             chosen, self.memory = [action for action, _ in found], [memory for _, memory in found]
@@ -166,8 +185,8 @@ class VectorWalk:
         actions = np.asarray(actions)
         if actions.shape[:1] != (self.n,):
             raise InputError(
-                f"agent returned actions of shape {actions.shape} for {self.n} observations; with batched=True it is "
-                "called with all of them and must return one action for each"
+                f"agent returned actions of shape {actions.shape} for {self.n} observations; with batched=True, and "
+                "its predict with a VecEnv, it is called with all of them and must return one action for each"
             )
         return actions.astype(np.int64) if actions.dtype == np.bool_ else actions
 
@@ -198,14 +217,23 @@ def vector_of(env: Any, agent: object, batched: bool, deterministic: bool) -> Ve
     """The vector of environments with its agent; None where ``env`` is another thing."""
     if not hasattr(env, "num_envs"):
         return None
-    if not hasattr(env, "single_observation_space"):
-        raise InputError(
-            f"env is a {type(env).__name__}, a vector of environments that is not Gymnasium's; pass one of "
-            "gymnasium.make_vec, or one environment"
-        )
     if agent is None:
         raise InputError(NO_AGENT)
-    return VectorWalk(env, agent, batched, deterministic)
+    agent = loaded(agent)
+    if hasattr(env, "single_observation_space"):
+        if takes_masks(agent):
+            raise InputError(
+                f"agent is a {type(agent).__name__}, which is told the allowed actions; pass one environment, or a "
+                "VecEnv of Stable-Baselines3"
+            )
+        return VectorWalk(env, agent, batched, deterministic)
+    if not is_vec_env(env):
+        raise InputError(
+            f"env is a {type(env).__name__}, a vector of environments that is neither Gymnasium's nor "
+            "Stable-Baselines3's; pass one of gymnasium.make_vec, or one environment"
+        )
+    at_once = callable(getattr(agent, "predict", None)) and not callable(getattr(agent, "reset", None))
+    return VectorWalk(VecEnvAdapter(env), agent, batched or at_once, deterministic)
 
 
 def _mode(env: Any) -> str:

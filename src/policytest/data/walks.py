@@ -11,12 +11,13 @@ import inspect
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 import numpy as np
 
 from policytest._base import arrays, errors
 from policytest._base.errors import InputError
+from policytest.data import trained_agents
 from policytest.data.shared_generators import SharedGenerators
 
 AGENT_STREAM = 0x616765  # sets the random numbers of an agent apart from those of its environment
@@ -41,7 +42,7 @@ class FunctionWalk:
     """A function ``run(rng)`` that runs an episode."""
 
     time_limit: int | None = None
-    policy = ""
+    policy, rounding = "", 0.0
 
     def __init__(self, run: Callable[[np.random.Generator], object]) -> None:
         self.run, self.name = run, str(getattr(run, "__name__", type(run).__name__))
@@ -71,8 +72,11 @@ class Walk:
     ``name`` is that of the environment; ``policy`` says which policy of the agent is run, where it has two.
     """
 
+    rounding = 0.0  # of rewards, relative to them
+
     def __init__(self, env: Environment, agent: object, deterministic: bool) -> None:
-        self.env, self.act = env, AgentAdapter(agent, deterministic)
+        self.env, self.agent = env, agent
+        self.act = AgentAdapter(trained_agents.prepared(agent, env, _masks(env)), deterministic)
         self.name, self.policy = called(env), self.act.policy
         self.space = getattr(env, "action_space", None)
         self.begins_anew = getattr(agent, "reset", None)
@@ -224,7 +228,7 @@ def walk_of(env: object, agent: object, batched: bool, deterministic: bool) -> W
     if all(hasattr(env, name) for name in ("reset", "step")):
         if agent is None:
             raise InputError(NO_AGENT)
-        return Walk(cast(Environment, env), agent, deterministic)
+        return Walk(cast(Environment, env), trained_agents.loaded(agent), deterministic)
     if not callable(env):
         raise InputError(f"env is a {type(env).__name__}; pass a Gymnasium environment, its id, or a function run(rng)")
     if agent is not None:
@@ -250,6 +254,14 @@ def made(env: object, **options: object) -> Environment:
             f"env is {getattr(env, 'id', env)!r}, which cannot be made: {errors.first_line(error)}"
         ) from error
     return environment
+
+
+def _masks(env: Any) -> Callable[[], Any] | None:
+    """Which actions the environment allows, where it says so."""
+    has, get = (getattr(env, f"{name}_wrapper_attr", None) for name in ("has", "get"))
+    if callable(has) and callable(get) and has("action_masks"):
+        return lambda: get("action_masks")()
+    return getattr(env, "action_masks", None)
 
 
 def _time_limit(env: object) -> int | None:

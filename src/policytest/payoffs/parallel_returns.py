@@ -34,6 +34,7 @@ from policytest._base.arrays import Arrays
 from policytest._base.errors import InputError
 from policytest.data.episodes import Episodes
 from policytest.data.processes import DEATHS, Call, Died, Processes, Stopped, pickled
+from policytest.data.trained_agents import sendable
 from policytest.data.walks import LARGEST_SEED, Walk
 from policytest.payoffs.outcomes import EpisodeSupply
 from policytest.payoffs.returns import DrawnEpisodes, GivenUp, WholeEpisodes
@@ -203,9 +204,11 @@ def made_player(kind: Callable[..., WholeEpisodes], parts: list[dict[str, Any]])
 def _recipe(episodes: Episodes) -> dict[str, Any]:
     """What they are made from; of the id of an environment, what it stands for in this process."""
     parts = {each.name: getattr(episodes, each.name) for each in fields(episodes) if each.init}
-    if isinstance(episodes.env, str) and isinstance(episodes.walk, Walk):
-        walk: Any = episodes.walk
-        parts["env"] = walk.env.spec
+    walk = episodes.walk
+    if isinstance(walk, Walk):
+        env: Any = walk.env
+        parts["agent"] = sendable(walk.agent)
+        parts["env"] = env.spec if isinstance(episodes.env, str) else episodes.env
     return parts
 
 

@@ -140,7 +140,7 @@ class VectoredEpisodes(EpisodeSupply):
                 raise InputError(
                     f"a process of the vector {self.walk.name} has ended ({type(error).__name__}): out of memory, "
                     "killed, or ended by the environment itself",
-                    'run its environments in one process to see which: vectorization_mode="sync"',
+                    'run its environments in one process to see which: vectorization_mode="sync", or DummyVecEnv',
                 ) from error
             blame_simulator(error)
             raise
@@ -248,6 +248,9 @@ class VectoredEpisodes(EpisodeSupply):
         """Keep the episodes that are over, and go on to the next."""
         counted = over & (self.number >= 0)
         whole = ended if self.about.horizon is None else ended | (self.steps >= self.about.horizon)
+        if (check := self.walk.check_episode) is not None and self.about.sums_rewards:
+            for row in np.flatnonzero(counted & ended).tolist():
+                check(row)
         if self.about.judge is not None:
             self._judge(counted, ended)
         columns = (column[counted].tolist() for column in (self.number, self.total, self.steps, whole))

@@ -477,7 +477,8 @@ class AimedNarrowing(Narrowing):
         run, asked = self.run, self.asked
         low, high = run.interval(self.goal.steady_level if self.aims else asked.level)
         refuted = max(low, self.best.lower), min(high, self.best.upper)  # what was refuted remains so
-        hoped = math.sqrt(HOPED * asked.level * float(np.var(run.returns)) / max(run.episodes, 1))
+        variance = float(np.var(run.returns)) if run.episodes else math.inf  # of a vector the first may take long
+        hoped = math.sqrt(HOPED * asked.level * variance / max(run.episodes, 1))
         if self.aims and (is_last or hoped <= asked.half):
             refuted = aimed_interval(self.goal, run.outcomes(), refuted)
         return Interval(*refuted, certified=True)

@@ -9,6 +9,7 @@ from policytest.sources.tasks.files import Model, load_model, save_model
 from policytest.sources.tasks.policy_files import load_policy, save_policy
 
 if TYPE_CHECKING:
+    from policytest.sources import stable_baselines3 as stable_baselines3
     from policytest.sources.environments.bins import Bins, discretise
     from policytest.sources.environments.gymnasium import Environment, gymnasium
     from policytest.sources.environments.minari import Dataset, minari
@@ -38,6 +39,9 @@ _HOME = {
     "start_from_log": "tasks.start",
 }
 
+# Modules with a library of their own.
+_MODULES = ("stable_baselines3",)
+
 __all__ = [
     "Bins",
     "Dataset",
@@ -56,12 +60,15 @@ __all__ = [
     "policy",
     "save_model",
     "save_policy",
+    "stable_baselines3",
     "start_from_log",
     "trials",
 ]
 
 
 def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return importlib.import_module(f"policytest.sources.{name}")
     if name not in _HOME:
         raise AttributeError(f"module 'policytest.sources' has no attribute {name!r}")
     return getattr(importlib.import_module(f"policytest.sources.{_HOME[name]}"), name)

@@ -13,6 +13,7 @@ from policytest._base import arrays, errors
 from policytest._base.errors import InputError
 from policytest.data.episodes import Episodes
 from policytest.data.ranges import REFUSE, Range, ends_of
+from policytest.data.trained_agents import is_file
 from policytest.data.walks import NO_AGENT, made
 from policytest.sources.environments.gymnasium import OWN_OPTIONS, PREFIX, parsed_address
 from policytest.sources.imported import imported, instance_of
@@ -23,7 +24,8 @@ PYTHON = "python:"
 class AskedEpisodes(NamedTuple):
     """What is said about episodes beside their address; agent and critic are places package.module:name.
 
-    So is an outcome, unless it is "at least 200", "at most 10" or a key of the info of the last step.
+    So is an outcome, unless it is "at least 200", "at most 10" or a key of the info of the last step; an agent may be
+    the file of a trained one, model.zip or ppo:model.zip.
     """
 
     agent: str | None = None
@@ -51,7 +53,7 @@ def episodes_at(address: str, asked: AskedEpisodes, dashes: str = "") -> Episode
     else:
         raise InputError(f"{address!r} has no episodes; pass {PREFIX}CartPole-v1, or {PYTHON}package.module:name")
     agent, critic, outcome = (
-        place if name == "outcome" and ":" not in str(place) else _at(dashes + name, place)
+        place if is_plain(name, place) else _at(dashes + name, place)
         for name, place in (("agent", asked.agent), ("critic", asked.critic), ("outcome", asked.outcome))
     )
     given = asked.discount if asked.discount is not None else discount
@@ -74,6 +76,15 @@ def episodes_at(address: str, asked: AskedEpisodes, dashes: str = "") -> Episode
         )
     except InputError as error:
         raise InputError(f"{address}: {_spelled(str(error), dashes)}") from None
+
+
+def is_plain(name: str, place: str | None) -> bool:
+    """Whether this is not a place package.module:name, but words for an outcome, or the file of an agent.
+
+    >>> is_plain("outcome", "at least 200"), is_plain("agent", "ppo:model.zip"), is_plain("agent", "agents:agent")
+    (True, True, False)
+    """
+    return (name == "outcome" and ":" not in str(place)) or (name == "agent" and is_file(place))
 
 
 def _at(argument: str, place: str | None) -> object:
