@@ -88,6 +88,7 @@ bench: $(STAMP)
 calibrate: $(STAMP)
 	$(BIN)/python benchmarks/calibration.py
 	$(BIN)/python benchmarks/episode_calibration.py
+	$(BIN)/python benchmarks/one_end.py
 	$(BIN)/python benchmarks/budget_calibration.py
 	$(BIN)/python benchmarks/interval_coverage.py
 	$(BIN)/python benchmarks/large_sample.py

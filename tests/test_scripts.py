@@ -525,6 +525,19 @@ def test_delta_is_kept_by_bets_on_episodes_and_the_control_is_caught(small):
         assert row["alarm"] == (row["rule"] == "range too small"), row
 
 
+def test_delta_is_kept_with_one_known_end_and_the_control_is_caught(small):
+    _, rows = small("one_end")
+    assert {row["rule"] for row in rows if "rule" in row} == {
+        "as they are",
+        "clipped above",
+        "clipped below",
+        "budget",
+    }
+    for row in rows:
+        assert "rule" not in row or row["alarm"] == (row["rule"] == "clipped below"), row
+        assert "oracle" not in row or row["oracle"] < row["as they are"] < 4 * row["oracle"], row
+
+
 def test_delta_is_kept_and_the_control_is_caught(small):
     """Error frequencies with the value next to the threshold; the same alarm must ring for a broken rule."""
     _, rows = small("calibration")

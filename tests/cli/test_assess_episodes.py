@@ -227,3 +227,16 @@ def test_what_is_wrong_ends_with_2_and_a_remedy(place, capsys, arguments, words)
     code, out, err = run(capsys, "assess", *(names.get(part, part) for part in arguments))
     assert (code, out) == (2, "")
     assert words in err
+
+
+def test_a_log_is_cut_where_asked_and_ranges_may_only_warn(place, capsys):
+    asked = ("assess", place / "log.csv", "--assume", "episodes", "--horizon", "2", "--threshold", "0.3")
+    code, _, err = run(capsys, *asked, "--reward-range", "0", "1")
+    assert code == 2
+    assert "or drop the rows after it with --cut" in err
+    code, out, _ = run(capsys, *asked, "--reward-range", "0", "1", "--cut", "--json")
+    assert (code, json.loads(out)["answer"]) == (0, "above")
+    assert "an episode counts up to its first 2 steps, where it was cut" in json.loads(out)["assumptions"]
+    code, out, err = run(capsys, *asked, "--reward-range", "0", "0.9", "--cut", "--on-range", "warn")
+    assert code == 3
+    assert "No reliable answer: the reward of episode" in out

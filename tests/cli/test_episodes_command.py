@@ -240,7 +240,7 @@ def test_functions_episodes_and_declared_ranges(capsys):
     assert decide("python:agents_here:ready", *coin) == 0
     ranged = ("--agent", "agents_here:left", "--horizon", "1", "--assume", "episodes", "--quiet", "--threshold", "0.3")
     assert decide("python:agents_here:Ranged", *ranged) == 0
-    assert decide("python:agents_here:Unranged", *ranged) == 2
+    assert decide("python:agents_here:Unranged", *ranged) == 3, "a large-sample answer"
     assert "--reward-range LOW HIGH" in capsys.readouterr().err
 
 
@@ -474,7 +474,6 @@ def test_outcomes_on_the_command_line(capsys):
         (("--outcome", "success"), "no key 'success'; its keys are 'is_success'"),
         (("--outcome", "200"), "outcome is '200'; pass \"at least 200\""),
         (("--outcome", "agents_here:no"), "--outcome: agents_here has no 'no'"),
-        (("--outcome", "agents_here:half"), "pass --return-range LOW HIGH"),
         (("--outcome", "at least 0", "--return-range", "0", "9"), "leave --return-range out"),
         (("--outcome", "at least 0", "--discount", "0.9"), "leave --discount out"),
     ],
@@ -483,3 +482,24 @@ def test_outcomes_that_are_refused_on_the_command_line(arguments, words, capsys)
     trial = "python:agents_here:trial", "--assume", "episodes", "--quiet"
     assert decide(*trial, "--threshold", "0.5", *arguments) == 2
     assert words in capsys.readouterr().err
+
+
+def test_one_known_end_and_returns_outside_on_the_command_line(capsys):
+    coin = ("python:agents_here:coin", "--assume", "episodes", "--threshold")
+    assert decide(*coin, "0.5", "--return-range", "0", "inf") == 0
+    captured = capsys.readouterr()
+    assert 'only "above" can be answered, since returns have no known upper end' in captured.err
+    assert "declare both ends of --return-range" in captured.err
+    assert "or more" in captured.out
+    assert decide(*coin, "0.9", "--return-range", "-inf", "1") == 1
+    assert main(["evaluate", *coin[:-1], "--return-range", "0", "inf", "--budget", "50", "--quiet"]) == 0
+    assert main(["evaluate", *coin[:-1], "--return-range", "0", "inf", "--epsilon", "0.1", "--quiet"]) == 2
+    narrow = (*coin, "0.2", "--return-range", "0", "0.5")
+    capsys.readouterr()
+    assert decide(*narrow) == 2
+    assert "outside --return-range (0, 0.5); widen the range, or go on without a certificate: --on-range warn" in (
+        capsys.readouterr().err
+    )
+    assert decide(*narrow, "--on-range", "warn") == 3
+    assert capsys.readouterr().out.startswith("No reliable answer: the return of episode 2 (seed")
+    assert decide(*narrow, "--on-range", "warn", "--accept-uncertified") == 0

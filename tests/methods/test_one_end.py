@@ -10,9 +10,10 @@ import pytest
 
 import policytest as pt
 from builders import assert_refused, each
-from episode_envs import Endless
+from episode_envs import Endless, Lasting, vector
 from policytest.data.ranges import NO_RANGE, ends_of
 from policytest.eprocess.capital import Bet, EProcess
+from policytest.payoffs.cut_returns import CutEpisodes, CutPlan
 
 ONLY_ABOVE = 'only "above" can be answered, since returns have no known upper end'
 ONLY_BELOW = 'only "below" can be answered, since returns have no known lower end'
@@ -115,6 +116,44 @@ def test_comparisons_need_the_low_end_of_one_and_the_high_end_of_the_other():
     assert_refused(lambda: pt.compare(GAINS, GAINS, method=bets), "no known end", "low end of task_a")
     approximate = told("difference of returns has no known range", pt.compare, GAINS, GAINS, max_samples=100)
     assert approximate.approximate
+
+
+def test_a_critic_serves_the_side_that_is_bet_on():
+    """Outcomes keep their mean, and stay at or above the one end that is known."""
+    about = pt.Episodes(Lasting(), lambda observation: 0, reward_range=(0, None), critic=lambda observation: 1.0)
+    player = CutEpisodes(about)
+    player.plan = CutPlan(20.0, False, (True, False))
+    found = [player.settled(player.run(seed, player.plan_of(0))) for seed in range(1500)]
+    totals = np.array([episode.total for episode in found])
+    assert totals.min() >= 0
+    assert np.isnan([episode.unseen[1] for episode in found]).all()
+    assert abs(totals.mean() - Lasting.mean) < 4 * totals.std() / math.sqrt(len(totals))
+    assert np.mean([episode.steps for episode in found]) < 0.9 * Lasting.mean
+    verdict = told(ONLY_ABOVE, pt.decide, about, threshold=2.5)
+    assert (verdict.answer, verdict.certified) == ("above", True)
+
+
+def test_plans_vectors_and_addresses():
+    vectors = pt.Episodes(vector(n=4), lambda observation: 0, return_range=(0, None))
+    assert told(ONLY_ABOVE, pt.decide, vectors, threshold=2.0).answer == "above"
+    plan = pt.plan(GAINS, threshold=1.5, power=0.6, runs=20, rng=1, max_samples=200)
+    assert 5 < plan.budget < 200
+    assert "Beware: only" in str(plan)
+    paused = told(ONLY_ABOVE, pt.decide, GAINS, threshold=2.5, max_samples=20)
+    assert paused.still_needed(max_samples=100).samples > 0
+
+
+def test_without_any_end_only_the_check_refuses(monkeypatch):
+    """Behind `check_bounds` nothing needs an end: nothing is staked, and returns are looked at."""
+    monkeypatch.setattr("policytest.data.episodes.check_bounds", lambda *about: None)
+    free = pt.Episodes(lognormal)
+    assert free.bounds == NO_RANGE
+    assert free.assumptions == pt.Episodes(lognormal, return_range=(None, None)).assumptions
+    verdict = pt.decide(free, threshold=3.0, max_samples=50)
+    assert (verdict.answer, verdict.counts.episodes) == (None, 50)
+    assert verdict.interval == NO_RANGE
+    assert max(map(abs, verdict.evidence)) < 1e-9
+    assert_refused(lambda: pt.decide(pt.Episodes(lambda rng: np.nan), threshold=3.0), "run(rng)")
 
 
 def test_a_budget_is_aimed_at_with_an_infinite_room():

@@ -123,20 +123,13 @@ def _surroundings(error: BaseException) -> str | None:
     return None
 
 
-SAME = [
-    "skip",
-    "rewards",
-    "initial",
-    "discount",
-    "policy",
-    "horizon",
-    "by_episode",
-    "add_to",
-    "avoid",
-    "on_range",
-    "cut",
-]
-OPTIONS = {"columns": "--column", "constants": "--const", **{name: dashed(name) for name in SAME}}
+SAME = ("skip", "rewards", "initial", "discount", "policy", "horizon", "by_episode", "add_to", "avoid", "cut")
+OPTIONS = {
+    "columns": "--column",
+    "constants": "--const",
+    "on_range": "--on-range",
+    **{name: dashed(name) for name in SAME},
+}
 """The options of arguments that messages may name."""
 REPLACED = {
     "--require-certified": (

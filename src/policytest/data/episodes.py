@@ -101,6 +101,8 @@ class Episodes:
     on_range
         What becomes of a return (a reward, an outcome) outside its declared range: "refuse", an error; or "warn": the
         run goes on with the nearest end of the range, and no answer of it is certified.
+    rests_on
+        What else an answer rests on, in words, to be listed among its assumptions.
 
     >>> import policytest as pt
     >>> coin = pt.Episodes(lambda rng: rng.random() < 0.7, return_range=(0, 1))
@@ -120,6 +122,7 @@ class Episodes:
     score: Score | None = None
     outcome: object = None
     on_range: str = REFUSE
+    rests_on: tuple[str, ...] = ()
     walk: Walk | VectorWalk | FunctionWalk = field(init=False, repr=False)
     judge: EpisodeOutcome | None = field(init=False, repr=False)
     states: None = field(default=None, init=False, repr=False)
@@ -175,15 +178,14 @@ class Episodes:
     @property
     def assumptions(self) -> tuple[str, ...]:
         """What a guarantee rests on."""
-        return (INDEPENDENT + self.asked_about, *self.declared)
+        return (INDEPENDENT + self.asked_about, *self.declared(), *self.rests_on)
 
-    @property
-    def declared(self) -> tuple[str, ...]:
+    def declared(self, who: str = "") -> tuple[str, ...]:
         """The ranges that are taken at their word; not that of an outcome which is 0 or 1 by definition."""
         if self.judge is not None:
-            return () if isinstance(self.judge, ReturnBeyond) else (range_words("outcomes", self.bounds),)
+            return () if isinstance(self.judge, ReturnBeyond) else (range_words(f"outcomes{who}", self.bounds),)
         given = (("rewards", self.reward_range), ("returns", self.return_range))
-        return tuple(range_words(what, ends) for what, ends in given if ends is not None and ends != NO_RANGE)
+        return tuple(range_words(what + who, ends) for what, ends in given if ends is not None and ends != NO_RANGE)
 
     @property
     def counted(self) -> str:

@@ -163,6 +163,8 @@ def _in_pairs(question: driver.Question, b: object, method: object, orders: driv
     found = question.known_by(KnownRange(*bounds, 0.0), 0 if traits_of(method).approximate else 3)
     if found is not None:
         return found
+    if a.declared() != b.declared():
+        a = replace(a, rests_on=(*a.rests_on, *b.declared(" of agent B")))
     chosen: Any = driver.checked_method(method, a, bounds)
     by: ByEpisodes = getattr(chosen, "method", chosen)  # of a trace that watches it
     run = by.on_pairs(a, b, margin, orders.rng, question.zone)

@@ -370,7 +370,8 @@ def _default(task: object, bounds: Range | None) -> Method:
     """The default method; what large samples do not promise is told, and what would be certified."""
     found = default_method(task) if bounds is None or not isinstance(task, Episodes) else of_episodes(task, bounds)
     if traits_of(found).approximate:
-        of = "returns have" if bounds is None else "the difference of returns has"
+        counted = getattr(task, "counted", "return")
+        of = f"{counted}s have" if bounds is None else f"the difference of {counted}s has"
         warnings.warn(LARGE_SAMPLE.format(of), AssumptionWarning, stacklevel=5)
     return found
 

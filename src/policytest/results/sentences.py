@@ -195,7 +195,8 @@ def uncapital(words: str) -> str:
 def title(v: Verdict) -> str:
     """The answer in one line: the title of its summary."""
     if not v.answer:
-        return f"Undecided: {v.reason}"
+        lost = f"; {'; '.join(v.flaws)}: no answer would be certified" if v.flaws and not v.refutes_model else ""
+        return f"Undecided: {v.reason}{lost}"
     claim = f"The {measured(v)} is {WORDS[v.answer]}" if v.about == "value" else f"Policy A {answered(v)}"
     return f"{headline(v, claim)}{f': {known(v)}' if v.is_known else ''}"
 
@@ -444,10 +445,11 @@ def _about_episodes(task: Episodes | LoggedEpisodes, question: str) -> list[str]
     which = task.agent_policy
     acting = f" The agent's policy is the {which} one, {POLICIES[which]}." if which else ""
     low, high = task.bounds
-    ends = f"between {number(low)} and {number(high)}" if math.isfinite(low + high) else between(low, high)
-    counts = f"return is the sum of its rewards{counting}, {ends}"
+    ends = f", between {number(low)} and {number(high)}" if math.isfinite(low + high) else f", {between(low, high)}"
+    ends = "" if math.isinf(low) and math.isinf(high) else ends
+    counts = f"return is the sum of its rewards{counting}{ends}"
     if isinstance(task, Episodes) and task.judge is not None:
-        counts = f"outcome is {task.judge.words}, {ends}"
+        counts = f"outcome is {task.judge.words}{ends}"
     return [f"{asked} An episode is one of {task.name}{until}; its {counts}.{acting}"]
 
 
