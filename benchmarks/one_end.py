@@ -76,7 +76,7 @@ class Law(EpisodeSupply):
 
 def run_of(draw: Sampler, seed: int, rule: str, threshold: float, episodes: int) -> ReturnsRun:
     """A test, run to its answer or to this many episodes."""
-    about = pt.Episodes(lambda rng: 0.0, return_range=(0, None))
+    about = pt.Episodes(lambda rng: 0.0, return_range=(0.0, math.inf))
     run, required = ReturnsRun(ReturnBetting(), about, threshold, Law(draw, seed, rule)), -math.log(DELTA)
     if rule == AIMED:
         run.aim_at(episodes)
