@@ -73,7 +73,8 @@ def compare(
         Two tasks that differ in their policies, and perhaps in their rewards, and in nothing else. Of recorded
         transitions B may be "logged": how often they take each action in a state. The answer is about these
         frequencies, valid if actions were chosen by the state alone, and says so (`questions.logged_policy`).
-        Or two `Episodes` with the same discount and horizon: every seed is used for an episode of each.
+        Or two `Episodes` with the same discount and horizon: every seed is used for an episode of each. Of vectors of
+        environments the k-th episodes make a pair, with the same seed if rows can be reset with one.
     sim
         The simulator of the kernel that both meet: `draw(states, actions, rng)`. Or recorded `Transitions(s, a, x)` in
         their order, from any policy: then nothing is sampled, and betting forms its rollouts from them. `Episodes` need
