@@ -91,6 +91,7 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/planning.py
 	$(BIN)/python benchmarks/environments.py
 	$(BIN)/python benchmarks/vectors.py
+	$(BIN)/python benchmarks/agents.py
 	$(BIN)/python benchmarks/any_environment.py
 	$(BIN)/python benchmarks/unknown_ranges.py
 	$(BIN)/python benchmarks/logs.py
