@@ -145,15 +145,16 @@ def test_plans_vectors_and_addresses():
 
 def test_without_any_end_only_the_check_refuses(monkeypatch):
     """Behind `check_bounds` nothing needs an end: nothing is staked, and returns are looked at."""
-    monkeypatch.setattr("policytest.data.episodes.check_bounds", lambda *about: None)
+    monkeypatch.setattr("policytest.methods.return_betting.check_bounds", lambda *about: None)
     free = pt.Episodes(lognormal)
     assert free.bounds == NO_RANGE
     assert free.assumptions == pt.Episodes(lognormal, return_range=(None, None)).assumptions
-    verdict = pt.decide(free, threshold=3.0, max_samples=50)
+    verdict = pt.decide(free, threshold=3.0, max_samples=50, method=pt.ReturnBetting())
     assert (verdict.answer, verdict.counts.episodes) == (None, 50)
     assert verdict.interval == NO_RANGE
     assert max(map(abs, verdict.evidence)) < 1e-9
-    assert_refused(lambda: pt.decide(pt.Episodes(lambda rng: np.nan), threshold=3.0), "run(rng)")
+    nothing = pt.Episodes(lambda rng: np.nan)
+    assert_refused(lambda: pt.decide(nothing, threshold=3.0, method=pt.ReturnBetting()), "run(rng)")
 
 
 def test_a_budget_is_aimed_at_with_an_infinite_room():

@@ -28,7 +28,7 @@ SIM = pt.TabularSimulator(TWO.kernel)
 def flat(document):
     """The keys of a document of schema 2 as schema 1 has them."""
     groups = {**document["proof"], "method": document["provenance"]["method"]}
-    later = ("schema", "proof", "provenance", "approximate")
+    later = ("schema", "proof", "provenance", "approximate", "doubts")
     rest = {key: value for key, value in document.items() if key not in later}
     return {"schema": 1, **rest, **groups}
 
