@@ -147,7 +147,7 @@ class Estimate(Shown):
             "method": self.method,
             "reached": self.reached,
             "flaws": list(self.flaws),
-            "doubts": list(self.counts.doubts),
+            **sentences.doubts_data(self.counts),
             "refutes_model": self.refutes_model,
         }
         seen = {"visits": self.counts.visits, **sentences.histogram_data(self.counts)}
