@@ -7,7 +7,6 @@ A bet on "above" cannot lose more than its stake if no return is below ``low``, 
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -17,8 +16,8 @@ from policytest._base.errors import InputError
 from policytest._base.text import number
 
 Range = tuple[float, float]
-GivenRange = tuple[Any, Any]
-"""(low, high) as it is passed: None is an end that is not known. Checked, it is a `Range`."""
+GivenRange = tuple[float | None, float | None] | None
+"""As it is passed."""
 NO_RANGE = (-math.inf, math.inf)
 ROUNDING = 1e-9  # of the range: how far a reward or a return may lie outside
 REFUSE, WARN = "refuse", "warn"  # what becomes of a return outside its range: an error, or the end of the certificate

@@ -39,6 +39,7 @@ from policytest.data.randomness import Seed, generator, restored, stored
 from policytest.data.vector_walks import VectorWalk
 from policytest.data.walks import LARGEST_SEED
 from policytest.payoffs.declared_range import RangeWatch
+from policytest.payoffs.independence import UNKNOWN, Marks, mark_of
 from policytest.payoffs.outcomes import NO_OUTCOMES, EpisodeSupply, Outcomes
 
 FIRST_BLOCK = 16  # episodes of each row before the first new seed
@@ -53,6 +54,7 @@ class Ended(NamedTuple):
     total: float
     low: float
     high: float
+    mark: int = UNKNOWN  # of what it has shown last
 
 
 NOT_ENDED = Ended(0, np.nan, np.nan, np.nan)
@@ -75,7 +77,7 @@ class VectoredEpisodes(EpisodeSupply):
         self.seeds, self.first_block, self.ahead = seeds, first_block or FIRST_BLOCK, ahead
         self.low, self.high = episodes.bounds
         self.rewards = episodes.reward_limits
-        self.watch = RangeWatch(episodes, who)
+        self.watch, self.marks = RangeWatch(episodes, who), Marks()
         self.before = self.dropped = 0
         self.thread: int | None = None  # where it stepped the vector, which then was not begun again by another one
         self.earlier: list[float] = []  # the seed of an earlier block, and the return of its first episode
@@ -86,6 +88,11 @@ class VectoredEpisodes(EpisodeSupply):
     def outside(self) -> tuple[str, ...]:
         """Which return, or reward, was outside its range, in words."""
         return self.watch.words
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """Whether all episodes were the same."""
+        return self.marks.words(self.handed[-1]) if self.handed else ()
 
     # ------------------------------------------------------------ handing on
 
@@ -153,13 +160,15 @@ class VectoredEpisodes(EpisodeSupply):
             self.handed.pop()
             self.handed_steps -= ended.steps
             self.ready[len(self.handed)] = ended
+            self.marks.count -= 1
 
     def _hand_on(self) -> Outcomes:
         self.last: list[Ended] = []
         while len(self.handed) in self.ready:
             self.last.append(self.ready.pop(len(self.handed)))
             self.handed.append(self.last[-1].total)
-        steps, total, low, high = (np.array(column) for column in zip(*self.last, strict=True))
+            self.marks.add(self.last[-1].mark)
+        steps, total, low, high = (np.array(column) for column in zip(*(ended[:4] for ended in self.last), strict=True))
         self.handed_steps += int(steps.sum())
         return Outcomes(low, high, total, steps)
 
@@ -254,8 +263,9 @@ class VectoredEpisodes(EpisodeSupply):
         if self.about.judge is not None:
             self._judge(counted, ended)
         columns = (column[counted].tolist() for column in (self.number, self.total, self.steps, whole))
-        for number, total, steps, is_whole in zip(*columns, strict=True):
-            self.ready[number] = self._outcome(number, total, steps, is_whole)
+        for row, number, total, steps, is_whole in zip(np.flatnonzero(counted), *columns, strict=True):
+            ended_here = self._outcome(number, total, steps, is_whole)
+            self.ready[number] = ended_here._replace(mark=self._mark(row, total, steps))
         self.number[over] = -1
         begun = self._renew(ended, counted & ~ended)
         if np.count_nonzero(begun):
@@ -271,6 +281,11 @@ class VectoredEpisodes(EpisodeSupply):
         for number, row in enumerate(np.flatnonzero(over).tolist(), self.begun):
             seeds[row] = self.own[number] if number < len(self.own) else None
         return self.walk.renew_from(seeds, over) if np.count_nonzero(over) else over
+
+    def _mark(self, row: int, total: float, steps: int) -> int:
+        """Of what a row has shown last, where observations are one array."""
+        seen = self.walk.observations
+        return mark_of(seen[row], total, steps) if isinstance(seen, np.ndarray) else UNKNOWN
 
     def _judge(self, over: BoolArray, ended: BoolArray) -> None:
         """Put the outcomes of episodes that are over in the place of their returns."""
@@ -314,6 +329,7 @@ class VectoredEpisodes(EpisodeSupply):
             "earlier": np.array(self.earlier, dtype=np.float64),
             "outside": self.watch.state(),
             **self._kept_seeds(),
+            "marks": self.marks.state(),
         }
 
     def _kept_seeds(self) -> Arrays:
@@ -334,6 +350,7 @@ class VectoredEpisodes(EpisodeSupply):
         if min(seed, before, dropped, under_way) < 0:
             raise ValueError("the block is not one")
         self.watch.restore(state["outside"])
+        self.marks.restore(state["marks"])
         self.rng, self.seed, self.before, self.dropped = restored(state["rng"]), seed, before, dropped
         self.handed = [float(total) for total in state["block_returns"]]
         self.earlier = [float(part) for part in state["earlier"]]
