@@ -1,4 +1,4 @@
-"""The method where none is chosen: by the kind of question, never by what was observed."""
+"""The method of episodes where none is chosen: by what is declared of them, never by what was observed."""
 
 from __future__ import annotations
 
@@ -7,15 +7,8 @@ from policytest.data.logged_episodes import LoggedEpisodes
 from policytest.data.ranges import Range, has_no_end
 from policytest.methods.large_sample import LargeSample
 from policytest.methods.return_betting import ReturnBetting
-from policytest.methods.run import Method
-from policytest.methods.td_betting import TDBetting
 
 ByEpisodes = ReturnBetting | LargeSample
-
-
-def default_method(task: object) -> Method:
-    """Of a table, betting on temporal differences; of episodes, see `of_episodes`."""
-    return of_episodes(task) if isinstance(task, Episodes | LoggedEpisodes) else TDBetting()
 
 
 def of_episodes(task: Episodes | LoggedEpisodes, bounds: Range | None = None) -> ByEpisodes:

@@ -37,10 +37,11 @@ from policytest.kl.boundaries import check_delta
 from policytest.kl.sampler import UNLIMITED
 from policytest.mdp.task import Task
 from policytest.methods import checkpoint as checkpoints
-from policytest.methods.default import default_method, of_episodes
+from policytest.methods.default import of_episodes
 from policytest.methods.listed_rewards import in_outcomes
 from policytest.methods.names import REPLACED
 from policytest.methods.run import Drawing, Found, Method, Outcome, Pause, Run, is_certified, steps, traits_of
+from policytest.methods.td_betting import TDBetting
 from policytest.payoffs.known_range import KnownRange, is_open_question, known_value, only_answer
 from policytest.questions.plan.still_needed import further
 from policytest.questions.unnamed_ends import UnnamedEnds
@@ -368,7 +369,9 @@ def checked_method(method: Any, task: object = None, bounds: Range | None = None
 
 def _default(task: object, bounds: Range | None) -> Method:
     """The default method; what large samples do not promise is told, and what would be certified."""
-    found = default_method(task) if bounds is None or not isinstance(task, Episodes) else of_episodes(task, bounds)
+    if not isinstance(task, Episodes | LoggedEpisodes):
+        return TDBetting()
+    found = of_episodes(task, bounds)
     if traits_of(found).approximate:
         counted = getattr(task, "counted", "return")
         of = f"{counted}s have" if bounds is None else f"the difference of {counted}s has"
