@@ -1,4 +1,4 @@
-"""The method of episodes where none is chosen: by the range that is declared, never by what was observed."""
+"""The method of episodes where none is chosen: by what is declared of them, never by what was observed."""
 
 from __future__ import annotations
 
