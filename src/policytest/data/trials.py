@@ -58,8 +58,8 @@ class MatchedTrials:
     """The trials of one agent, or of two, in rounds: one of each task, and of each agent.
 
     ``index`` has for each agent, [n, r], the trials of each outcome, and ``found`` the same for each task, beyond the
-    last round too. ``tasks`` are the names of the tasks, "" if there are none; ``labelled`` says that pairs have labels,
-    and ``alone`` how many trials have one that no other agent has.
+    last round too. ``tasks`` are their names, "" if there are none; ``labelled`` says that pairs have labels, and
+    ``alone`` how many trials have one that no other agent has.
     """
 
     logs: tuple[LoggedEpisodes, ...]
