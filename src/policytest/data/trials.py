@@ -57,13 +57,15 @@ MOST_NAMED = 5  # labels that a message lists
 class MatchedTrials:
     """The trials of one agent, or of two, in rounds: one of each task, and of each agent.
 
-    ``index`` has for each agent, [n, r], the trials of each outcome; ``tasks`` are the names of the tasks, "" if there
-    are none; ``labelled`` says that pairs have labels, and ``alone`` how many trials have one that no other agent has.
+    ``index`` has for each agent, [n, r], the trials of each outcome, and ``found`` the same for each task, beyond the
+    last round too. ``tasks`` are their names, "" if there are none; ``labelled`` says that pairs have labels, and
+    ``alone`` how many trials have one that no other agent has.
     """
 
     logs: tuple[LoggedEpisodes, ...]
     tasks: tuple[str, ...]
     index: tuple[IntArray, ...]
+    found: tuple[tuple[IntArray, ...], ...]
     labelled: bool = False
     alone: int = 0
     agent_policy: ClassVar[str] = ""
@@ -92,13 +94,11 @@ class MatchedTrials:
         )
         paired = sum(groups.size for part in found for groups in part)
         alone = sum(log.n_episodes for log in logs) - paired if labelled else 0
-        return cls(tuple(logs), tasks, index, labelled, alone)
+        return cls(tuple(logs), tasks, index, tuple(found), labelled, alone)
 
     def of_task(self, t: int) -> MatchedTrials:
         """Those of one task: all of them, also beyond the last round."""
-        own, task = _by_task(self.logs)[1][t], self.tasks[t]
-        index = _matched(self.logs, own, task, self.labelled, [groups.shape[1] for groups in self.index])
-        return MatchedTrials(self.logs, (task,), index, self.labelled)
+        return MatchedTrials(self.logs, (self.tasks[t],), self.found[t], (self.found[t],), self.labelled)
 
     @property
     def rivals(self) -> tuple[str, ...]:
