@@ -19,6 +19,7 @@ from policytest.eprocess.strategies import (
     NONE,
     ONE_POLICY,
     RESERVE,
+    RESERVED,
     RESERVED_UNDISCOUNTED,
     safe_fractions,
     without_reserve,
@@ -383,6 +384,20 @@ def test_monte_carlo_answers_by_name_in_slices_and_never_beyond_delta():
             for seed in range(runs)
         ]
         assert too_often(answers.count("above"), runs, 0.2) is np.bool_(is_caught)
+
+
+@each("above", [True, False])
+def test_monte_carlo_is_not_ruined_by_rare_events(above):
+    """The reserve stakes on both sides: all other fractions are too large for a success in 5,000 paths."""
+    V, kernel = 2e-4, np.zeros((3, 1, 3))
+    kernel[:, 0] = [[0.0, V, 1.0 - V], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
+    task = pt.Task.reaching([1], [2], policy=np.ones((3, 1)), initial=np.eye(3)[0])
+    R, looks = V / 2 if above else 2 * V, []
+    verdict = pt.decide(
+        *(task, pt.TabularSimulator(kernel), R), method=pt.MonteCarlo(), max_samples=400_000, progress=looks.append
+    )
+    assert verdict.answer == ("above" if above else "below")
+    assert min(min(look.evidence) for look in looks) > math.log(RESERVED / K) - 1e-9
 
 
 def test_monte_carlo_needs_a_range_and_an_end():

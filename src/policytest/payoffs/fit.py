@@ -64,7 +64,8 @@ class Fit:
         self.budget = 0  # of samples, at which bets aim; 0: none
         self.pace, self.pace_at = splitting.EVEN, 0.0  # chosen last; the samples from which on it is chosen again
         self.race = splitting.Race()
-        self.paces_race = payoff.paces_race and (not both_sides or zone > 0)  # intervals have no threshold to race for
+        has_bar = not both_sides or zone > 0  # intervals have no threshold to race for
+        self.paces_race = payoff.paces_race and has_bar and not whole_paths
 
     def bet_on(self, sign: float, growth: float) -> None:
         """From now on bet on this side alone, and fit when the samples have grown by this factor."""
