@@ -160,7 +160,7 @@ class VectoredEpisodes(EpisodeSupply):
             self.handed.pop()
             self.handed_steps -= ended.steps
             self.ready[len(self.handed)] = ended
-            self.marks.count -= 1
+            self.marks.take_back()
 
     def _hand_on(self) -> Outcomes:
         self.last: list[Ended] = []
