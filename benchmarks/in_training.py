@@ -64,7 +64,7 @@ def accepted(rule: str, values: list[float], law: Callable[[float], Run], seed: 
 
 def rows(small: bool) -> Iterator[dict[str, Any]]:
     """All rows, one after the other."""
-    runs, checkpoints = (12, 6) if small else (1000, 20)
+    runs, checkpoints = (12, 6) if small else (300, 20)
     for name, law in list(LAWS.items())[: 1 if small else None]:
         for rule in RULES:
             found = [accepted(rule, [THRESHOLD] * checkpoints, law, seed) for seed in range(runs)]
@@ -72,7 +72,7 @@ def rows(small: bool) -> Iterator[dict[str, Any]]:
             tail = float(binom.sf(errors - 1, runs, DELTA))
             about = {"part": "stuck", "returns": name, "rule": rule, "runs": runs, "errors": errors}
             yield {**about, "tail": tail, "alarm": tail < ALARM, "episodes": float(np.mean([n for _, n in found]))}
-    runs, values = (3, 6) if small else (500, 30)
+    runs, values = (3, 6) if small else (200, 30)
     for rule in RULES:
         rising = np.linspace(0.0, 0.95, values).tolist()
         found = [accepted(rule, rising, success, seed) for seed in range(runs)]
