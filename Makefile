@@ -78,6 +78,7 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/planning.py
 	$(BIN)/python benchmarks/environments.py
 	$(BIN)/python benchmarks/vectors.py
+	$(BIN)/python benchmarks/agents.py
 	$(BIN)/python benchmarks/any_environment.py
 	$(BIN)/python benchmarks/logs.py
 	$(BIN)/python benchmarks/settled_logs.py

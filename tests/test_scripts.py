@@ -439,6 +439,18 @@ def test_vectors(small):
     assert "64 environments, tested" in shown
 
 
+def test_agents(small):
+    shown, numbers = small("agents")
+    assert {row["method"] for row in numbers["three"]} >= {"identify", "identify, budget 90", "one look"}
+    certified = [row for row in numbers["three"] if row["method"].startswith("identify")]
+    assert all(row["wrong"] == 0 and row["runs"] <= 92 for row in certified)
+    assert numbers["gaps"]["total"] < 0.7 * numbers["gaps"]["everybody"]
+    assert numbers["gaps"]["wrong"] == 0
+    ours, *controls = (row["thrown out"] for row in numbers["errors"])
+    assert ours < min(controls)
+    assert "if nobody left" in shown
+
+
 def test_logs(small):
     rows = {row["case"]: row for row in small("logs")[1]}
     assert all(row["rows"] == row["total"] == 20_000 for row in rows.values())

@@ -442,7 +442,7 @@ def test_a_notebook_shows_the_picture():
     assert "<svg" in ax._repr_svg_()
     assert ax._repr_svg_() == ax.figure._repr_svg_() == pickle.loads(pickle.dumps(ax))._repr_svg_()
     mine = Figure().add_subplot()
-    assert plots.selection(SimpleNamespace(values=[0.1, 0.9], index=1, states=None), mine) is mine
+    assert plots.selection(SimpleNamespace(values=[0.1, 0.9], index=1, states=None, agents=()), mine) is mine
     assert not hasattr(mine, "_repr_svg_")
 
 

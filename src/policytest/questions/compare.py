@@ -76,7 +76,8 @@ def compare(
         Two tasks that differ in their policies, and perhaps in their rewards, and in nothing else. Of recorded
         transitions B may be "logged": how often they take each action in a state. The answer is about these
         frequencies, valid if actions were chosen by the state alone, and says so (`questions.logged_policy`).
-        Or two `Episodes` with the same discount and horizon: every seed is used for an episode of each. Or two
+        Or two `Episodes` with the same discount and horizon: every seed is used for an episode of each. The k-th
+        episodes of vectors of environments make a pair, with the same seed if rows can be reset with one. Or two
         `LoggedEpisodes`, recorded trials of two agents, in pairs by their labels or in their order, with the mean over
         tasks if they have several (`policytest.data.trials`). Trials may be added, and the same asked again.
     sim

@@ -161,8 +161,9 @@ class Elimination:
         """What is known of each agent. Each interval holds with probability 1 - delta, at all times at once."""
         level, found = -math.log(self.delta), []
         for i, (low, high) in enumerate(self.bounds):
-            run, ends = _bets((low, high), self.tasks, 0.5 * (low + high)), (low, high)
-            if self.rounds and low < high:
+            ends = low, high
+            if self.rounds and -math.inf < low < high < math.inf:
+                run = _bets((low, high), self.tasks, 0.5 * (low + high))
                 _feed(run, self._outcomes_of(i))
                 ends = run.interval(level)
             mean = float(self.means[i]) if self.counts[i] else math.nan
