@@ -9,8 +9,8 @@ luck from, in order with unequal lengths, with a budget; and the mean over tasks
 much as it is worse in others. "one of each" has 60 tasks with one trial each. "asked again" asks `compare` after every
 row, and "runs what fails" tries the agent again that has just failed, and stops for good when A is ahead.
 
-The controls must be caught: outcomes that were sorted before pairs were formed, the two best of forty tasks, and tasks
-that were not named, one after the other.
+The controls must be caught: outcomes that were sorted before pairs were formed, pairs that were completed where A had
+succeeded, the two best of forty tasks, and tasks that were not named, one after the other.
 """
 
 from __future__ import annotations
@@ -121,6 +121,15 @@ def sorted_first(rng: np.random.Generator) -> str | None:
     return answer(log(np.sort(success(rng, 0.5, PAIRS))), log(-np.sort(-success(rng, 0.5, PAIRS))))
 
 
+def partners_by_outcome(rng: np.random.Generator) -> str | None:
+    """Control: A is tried on all seeds; then B on those with which A has succeeded, before the others."""
+    first, second = success(rng, 0.5, PAIRS), success(rng, 0.5, PAIRS)
+    seeds = np.argsort(-first, kind="stable")
+    order = np.arange(2 * PAIRS)
+    a = log(first, pair=np.arange(PAIRS), order=order[:PAIRS])
+    return answer(a, log(second[seeds], pair=seeds, order=order[PAIRS:]))
+
+
 def best_tasks(rng: np.random.Generator) -> str | None:
     """Control: the two of forty tasks in which A did best."""
     first, second = ((rng.random((40, 30)) < 0.5).astype(float) for _ in "AB")
@@ -149,7 +158,12 @@ KINDS: dict[str, Ask] = {
     "asked again": asked_again,
     "runs what fails": runs_what_fails,
 }
-CONTROLS: dict[str, Ask] = {"sorted first": sorted_first, "best tasks": best_tasks, "not named": not_named}
+CONTROLS: dict[str, Ask] = {
+    "sorted first": sorted_first,
+    "by its partner": partners_by_outcome,
+    "best tasks": best_tasks,
+    "not named": not_named,
+}
 SLOW = ("asked again",)
 """Kinds with many questions a run, of which there are fewer."""
 

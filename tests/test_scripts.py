@@ -291,7 +291,12 @@ def test_trials(small):
 def test_trials_calibration(small):
     shown, rows = small("trials_calibration")
     assert "as it should be" in shown.splitlines()
-    assert {row["trials"] for row in rows if row["alarm"]} == {"sorted first", "best tasks", "not named"}
+    assert {row["trials"] for row in rows if row["alarm"]} == {
+        "sorted first",
+        "by its partner",
+        "best tasks",
+        "not named",
+    }
 
 
 def test_one_look(small):

@@ -44,8 +44,11 @@ ASSUMED = " --assume propensities --smallest-propensity 0.5"
 
 
 def table(kind="transitions"):
-    """30 patients by time: transitions; visits, with a last row at home; or visits with numbers as states."""
+    """30 patients by time: transitions, visits with a last row at home, or with numbers as states; or 36 trials."""
     rng, found = np.random.default_rng(0), []
+    if kind == "trials":
+        rows = [(name, task, seed) for seed in range(9) for task in ("lift", "push") for name in ("new", "old")]
+        return pd.DataFrame(rows, columns=["policy", "task", "seed"]).assign(success=rng.random(36) < 0.5)
     for patient in range(30):
         day, s = int(rng.integers(10)) * 100 + patient, int(rng.integers(2))
         while s < 2:
@@ -106,6 +109,7 @@ def odd_state(frame):
     return put(frame, second_visit(frame), s="lost")
 
 
+TRIALS = "compare log.csv --a new --b old"
 OBSERVED = TASK.replace('rewards = [{ s = "well", r = 1 }]', "reward_range = [0, 1]")
 FROM_LOG = TASK.replace("initial = {ill = 0.5, well = 0.5}", 'initial = "log"')
 NO_ENDS = TASK.replace('terminal = ["home"]\n', "")
@@ -219,6 +223,27 @@ CASES = {
     ),
     "a growing log without an episode": Case(
         lambda f: put(f, 3, episode=None), ("--column episode=",), command="watch task.toml log.csv --no-follow"
+    ),
+    "trials with two columns of agents": Case(
+        lambda f: f.assign(model="net"), ("--column agent=policy",), kind="trials", command=TRIALS
+    ),
+    "trials with two columns of pairs": Case(
+        lambda f: f.assign(trial=f["seed"]), ("--column pair=seed", "--column pair="), kind="trials", command=TRIALS
+    ),
+    "trials without a column of agents": Case(
+        renamed(policy="who"), ("--column agent=NAME",), kind="trials", command=TRIALS, names={"agent": "who"}
+    ),
+    "a trial twice": Case(lambda f: pd.concat([f, f[:1]]), ("--column pair=",), kind="trials", command=TRIALS),
+    "a trial without a seed": Case(lambda f: put(f, 3, seed=None), ("--column pair=",), kind="trials", command=TRIALS),
+    "a trial without an order": Case(
+        lambda f: put(f.assign(order=f.index), 3, order=None), ("--column order=",), kind="trials", command=TRIALS
+    ),
+    "trials without a column of tasks": Case(
+        renamed(task="what"),
+        ("--column task=NAME",),
+        kind="trials",
+        command=f"{TRIALS} --task lift",
+        names={"task": "what"},
     ),
 }
 OPTION = r"--column \w+=[\w.]*|--skip \w+|--by-episode|--method ptst"

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import policytest as pt
-from policytest.data.trials import NOT_FOR_THE_OUTCOME, MatchedTrials
+from policytest.data.trials import NOT_BY_THE_PARTNER, MatchedTrials
 from policytest.methods.return_run import ReturnsRun
 from policytest.payoffs.recorded_trials import RecordedTrials, TrialRounds
 from policytest.questions.trials import TrialBetting
@@ -29,7 +29,7 @@ def test_without_labels_the_kth_trials_belong_together_and_the_surplus_waits():
     assert found.waiting == (1, 0)
     assert found.rivals == ("new", "policy B")
     assert found.bounds == (-1, 1)
-    assert NOT_FOR_THE_OUTCOME not in found.assumptions
+    assert NOT_BY_THE_PARTNER not in found.assumptions
 
 
 def test_with_labels_pairs_come_in_the_order_in_which_they_were_complete():
@@ -38,8 +38,7 @@ def test_with_labels_pairs_come_in_the_order_in_which_they_were_complete():
     found = matched(a, b)
     assert found.outcomes.tolist() == [-0.5, 0, 1]  # y is complete at 3, z at 4, x at 7
     assert found.waiting == (0, 1)
-    assert found.alone == 1
-    assert NOT_FOR_THE_OUTCOME in found.assumptions
+    assert NOT_BY_THE_PARTNER in found.assumptions
 
 
 def test_a_round_has_the_kth_pair_of_each_task():

@@ -22,7 +22,7 @@ from policytest.methods import checkpoint
 from policytest.methods.names import method_entry
 from policytest.methods.return_betting import supply_of
 from policytest.methods.return_run import ReturnsRun
-from policytest.payoffs.outcomes import Outcomes
+from policytest.payoffs.outcomes import EpisodeSupply, Outcomes
 from policytest.payoffs.pairs import PairedEpisodes
 from policytest.payoffs.returns import DrawnEpisodes, WholeEpisodes
 from policytest.results.load import from_data
@@ -39,11 +39,8 @@ def skewed(rng):
 COIN = pt.Episodes(skewed, return_range=(0, 1))
 
 
-class Listed:
+class Listed(EpisodeSupply):
     """Given outcomes, as a supply."""
-
-    drawing = False
-    exhausted = False
 
     def __init__(self, returns, low=0.0, high=1.0):
         self.left, self.low, self.high = list(returns), low, high

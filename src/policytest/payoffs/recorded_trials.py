@@ -47,8 +47,7 @@ class TrialRounds(RoundSupply):
         self.names, trials = in_turn(logs)
         self.tasks, self.next = len(self.names), 0
         self.labelled = logs[0].pair is not None
-        matched = sum(len(own) for of_task in trials for own in of_task)
-        self.assumptions = assumptions_of(logs, self.tasks, sum(log.n_episodes for log in logs) - matched)
+        self.assumptions = assumptions_of(logs, self.tasks, self.labelled)
         returns = [log.outcomes.returns for log in logs]
         self.outcomes = [[returns[i][own] for i, own in enumerate(of_task)] for of_task in trials]
 
