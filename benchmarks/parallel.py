@@ -241,7 +241,7 @@ def errors(size: Size) -> Numbers:
         for rule in (parallel_returns.ParallelEpisodes, WhenTheyEnd):
             with (
                 patch.object(parallel_returns, "Processes", InOrder),
-                patch("policytest.methods.return_run.ParallelEpisodes", rule),
+                patch("policytest.payoffs.parallel_returns.ParallelEpisodes", rule),
             ):
                 answers = [
                     pt.decide(agent, threshold=0.5, rng=seed, parallel=workers, max_samples=1500).answer

@@ -92,7 +92,7 @@ def test_pairs_of_vectors_are_those_of_single_environments():
     assert (found.answer, found.certified) == (single.answer, single.certified) == ("above", True)
     assert found.counts.episodes == single.counts.episodes
     assert "with the same seed" in found.method
-    assert "samples of episodes that were under way" in str(found)
+    assert "samples of pairs that were under way" in str(found)
     assert pt.compare(lucky(1), lucky(0), budget=40).counts.episodes < single.counts.episodes
 
 

@@ -136,7 +136,8 @@ def test_margins_zones_and_known_answers():
     assert (same.answer, same.certified) == ("within", True)
     assert min(same.refuted) >= same.required
     half = log([1.0, 2.0], return_range=(0, np.inf)), log([1.0, 0.5], return_range=(-np.inf, 2))
-    assert pt.compare(*half).answer is None
+    with pytest.warns(pt.AssumptionWarning, match='only "above" can be answered'):
+        assert pt.compare(*half).answer is None
 
 
 def test_one_agent_against_a_threshold():

@@ -132,7 +132,7 @@ def listed(names: tuple[str, ...] | list[str]) -> str:
 
 def is_table(model: str, agents: Trials) -> bool:
     """Whether a command is about a table of trials: by its name; refused where only the options say so."""
-    if is_log(model):
+    if is_log(model) and not model.startswith(("gym:", "python:")):
         return True
     for name, value in (("--a", agents.a), ("--b", agents.b), ("--task", agents.tasks), ("--ratio", agents.ratio)):
         if value:
