@@ -28,6 +28,7 @@ import importlib.util
 import json
 import math
 import platform
+import warnings
 from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
@@ -115,7 +116,9 @@ def one_look(table: np.ndarray, seed: int) -> tuple[int | None, int]:
     """Welch's t-test after all runs."""
     at = table[:MOST]
     best, K = int(at.mean(axis=0).argmax()), table.shape[1]
-    others = [stats.ttest_ind(at[:, best], at[:, j], equal_var=False).pvalue for j in range(K) if j != best]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # scores that do not vary
+        others = [stats.ttest_ind(at[:, best], at[:, j], equal_var=False).pvalue for j in range(K) if j != best]
     return (best if max(others) <= DELTA / (K - 1) else None), at.size
 
 
