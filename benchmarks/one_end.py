@@ -88,7 +88,7 @@ def run_of(draw: Sampler, seed: int, rule: str, threshold: float, episodes: int)
 
 def errors(small: bool) -> Iterator[dict[str, Any]]:
     """How often "above" is answered with the mean at the threshold."""
-    runs, most = (60, 128) if small else (1000, 600)
+    runs, most = (60, 128) if small else (400, 400)
     for name, draw in list(AT_THE_MEAN.items())[: 1 if small else None]:
         for rule in (PLAIN, CLIPPED, CONTROL, AIMED):
             found = [run_of(draw, seed, rule, 1.0, most // 8 if rule == AIMED else most) for seed in range(runs)]
@@ -108,7 +108,7 @@ def oracle(draw: Sampler, threshold: float, draws: int) -> float:
 
 def lengths(small: bool) -> Iterator[dict[str, Any]]:
     """Episodes to an answer."""
-    runs, most, draws = (4, 1000, 20_000) if small else (60, 20_000, 2_000_000)
+    runs, most, draws = (4, 1000, 20_000) if small else (40, 10_000, 2_000_000)
     for name, draw in list(BEYOND.items())[-1 if small else 0 :]:
         for threshold in (0.5,) if small else (0.8, 0.5):
             row: dict[str, Any] = {"returns": name, "threshold": threshold, "oracle": oracle(draw, threshold, draws)}

@@ -11,6 +11,7 @@ import pytest
 
 import policytest as pt
 from builders import each
+from episode_envs import vector
 from policytest.payoffs.independence import ALARM, FEWEST, SAME, drift, mark_of, trend
 from policytest.results import sentences
 from policytest.results.load import parse
@@ -85,13 +86,25 @@ def test_a_function_that_draws_nothing_is_noticed():
     assert pt.decide(spawns, threshold=0.2).doubts == ()
 
 
-@each("episodes", [lambda: bandit("fixed"), lambda: pt.Episodes(lambda rng: [0.25], return_range=(0, 1))])
+def bandits(kind, mode="NEXT_STEP"):
+    return pt.Episodes(vector(mode, 3, lambda: Bandit(kind)), still, return_range=(0, 1))
+
+
+SAME_AGAIN = [
+    lambda: bandit("fixed"),
+    lambda: bandits("fixed"),
+    lambda: bandits("fixed", "SAME_STEP"),
+    lambda: pt.Episodes(lambda rng: [0.25], return_range=(0, 1)),
+]
+
+
+@each("episodes", SAME_AGAIN)
 def test_episodes_that_are_all_the_same_are_noticed(episodes):
     verdict = told(r"all \d+ episodes were the same, with the return 0.25", pt.decide, episodes(), threshold=0.23)
     assert verdict.counts.episodes >= SAME
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert pt.decide(episodes(), threshold=0.23, max_samples=SAME - 1).answer is None
+        assert pt.decide(episodes(), threshold=0.23, max_samples=SAME // 2).answer is None
 
 
 def test_perfect_agents_are_not_told_that_they_repeat_themselves():

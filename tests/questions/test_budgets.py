@@ -119,14 +119,14 @@ def test_a_forecast_says_what_goes_on():
 
 def test_a_budget_that_is_too_small_for_an_answer_is_told():
     """19 of 20 returns must be earned: 0.95^n reaches delta after 59 perfect episodes."""
-    perfect = pt.Episodes(lambda rng: [1.0], return_range=(0, 1))
+    perfect = pt.Episodes(lambda rng: [float(rng.random() < 2)], return_range=(0, 1))
     with pytest.warns(pt.AssumptionWarning, match='"above" cannot be answered within 58 episodes.*takes 59'):
         assert pt.decide(perfect, threshold=0.95, budget=58).answer is None
     assert pt.decide(perfect, threshold=0.95, budget=59).answer == "above"
 
 
 def test_capital_that_was_not_touched_serves_the_next_budget_as_a_new_run():
-    perfect = pt.Episodes(lambda rng: [1.0], return_range=(0, 1))
+    perfect = pt.Episodes(lambda rng: [float(rng.random() < 2)], return_range=(0, 1))
     with pytest.warns(pt.AssumptionWarning):
         first = pt.decide(perfect, threshold=0.95, budget=50)
     more = pt.decide(perfect, threshold=0.95, budget=50 + 59, resume=first)

@@ -26,7 +26,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -38,6 +38,7 @@ from policytest.data.ranges import (
     NO_RANGE,
     REFUSE,
     WARN,
+    GivenRange,
     Range,
     ends_of,
     finite_ends,
@@ -113,8 +114,8 @@ class Episodes:
     env: object
     agent: object = None
     horizon: int | None = None
-    reward_range: Range | None = None
-    return_range: Range | None = None
+    reward_range: GivenRange = None
+    return_range: GivenRange = None
     discount: float = 1.0
     critic: Any = None
     batched: bool = False
@@ -170,10 +171,20 @@ class Episodes:
                 f"discount is {self.discount:g}, and an outcome is about all rewards of an episode as they are; leave "
                 "discount out, or let the outcome discount them"
             )
-        if isinstance(self.judge, ReturnBeyond) and self.return_range not in (None, self.judge.range):
+        if isinstance(self.judge, ReturnBeyond) and self.known_returns not in (None, self.judge.range):
             raise InputError(
                 f"return_range is {self.return_range}, and the outcome {self.judge!r} is 0 or 1; leave return_range out"
             )
+
+    @property
+    def known_rewards(self) -> Range | None:
+        """The range of rewards, with infinities for ends that are not known."""
+        return cast("Range | None", self.reward_range)
+
+    @property
+    def known_returns(self) -> Range | None:
+        """The range of returns, likewise."""
+        return cast("Range | None", self.return_range)
 
     @property
     def assumptions(self) -> tuple[str, ...]:
@@ -184,7 +195,7 @@ class Episodes:
         """The ranges that are taken at their word; not that of an outcome which is 0 or 1 by definition."""
         if self.judge is not None:
             return () if isinstance(self.judge, ReturnBeyond) else (range_words(f"outcomes{who}", self.bounds),)
-        given = (("rewards", self.reward_range), ("returns", self.return_range))
+        given = (("rewards", self.known_rewards), ("returns", self.known_returns))
         return tuple(range_words(what + who, ends) for what, ends in given if ends is not None and ends != NO_RANGE)
 
     @property
@@ -201,7 +212,7 @@ class Episodes:
     @property
     def identity(self) -> list[object]:
         """What tells these episodes from others, apart from what the environment and the agent do."""
-        ranges = [self.reward_range or (), self.return_range or ()]
+        ranges = [self.known_rewards or (), self.known_returns or ()]
         which: list[object] = [self.discount, self.critic is not None, self.agent_policy]
         which += [] if self.score is None else [self.score]
         which += [] if self.judge is None else ["outcome", self.judge.name, self.judge.words]
@@ -225,41 +236,41 @@ class Episodes:
     def bounds(self) -> Range:
         """(low, high): where the return of an episode lies."""
         if self.judge is not None:
-            return self.return_range or self.judge.range or NO_RANGE
+            return self.known_returns or self.judge.range or NO_RANGE
         low, high = NO_RANGE
-        if self.reward_range is not None:
+        if self.known_rewards is not None:
             most = geometric(self.discount, self.horizon)
-            low, high = (end * (most if end < 0 else 1.0) for end in (self.reward_range[0], -self.reward_range[1]))
+            low, high = (end * (most if end < 0 else 1.0) for end in (self.known_rewards[0], -self.known_rewards[1]))
             high = -high
-        if self.return_range is not None:
-            low, high = max(low, self.return_range[0]), min(high, self.return_range[1])
+        if self.known_returns is not None:
+            low, high = max(low, self.known_returns[0]), min(high, self.known_returns[1])
         if low > high:
-            raise InputError(f"return_range is {self.return_range}, which rewards in {self.reward_range} cannot give")
+            raise InputError(f"return_range is {self.known_returns}, which rewards in {self.known_rewards} cannot give")
         return low, high
 
     @cached_property
     def reward_limits(self) -> Range:
         """Where finite rewards lie."""
-        return finite_ends(self.reward_range or NO_RANGE)
+        return finite_ends(self.known_rewards or NO_RANGE)
 
     def rest(self, t: int, earned: float) -> Range:
         """Where the discounted sum of the rewards from step t > 0 on lies, after rewards worth ``earned``."""
         (low, high), scale = NO_RANGE, self.discount**t
-        if self.reward_range is not None:
+        if self.known_rewards is not None:
             left = geometric(self.discount, None if self.horizon is None else self.horizon - t)
-            low, high = times(min(self.reward_range[0], 0.0), left), times(max(self.reward_range[1], 0.0), left)
-        if self.return_range is not None and scale > 0:
-            low = max(low, (self.return_range[0] - earned) / scale)
-            high = min(high, (self.return_range[1] - earned) / scale)
+            low, high = times(min(self.known_rewards[0], 0.0), left), times(max(self.known_rewards[1], 0.0), left)
+        if self.known_returns is not None and scale > 0:
+            low = max(low, (self.known_returns[0] - earned) / scale)
+            high = min(high, (self.known_returns[1] - earned) / scale)
         return low, max(low, high)
 
     @cached_property
     def last_step(self) -> float:
         """After how many steps an episode is over at the latest: by its horizon, or since the rest cannot matter."""
         horizon = math.inf if self.horizon is None else self.horizon
-        if self.reward_range is None or self.discount == 1.0 or not all(map(math.isfinite, self.reward_range)):
+        if self.known_rewards is None or self.discount == 1.0 or not all(map(math.isfinite, self.known_rewards)):
             return horizon
-        low, high = self.reward_range
+        low, high = self.known_rewards
         share = NEGLIGIBLE * (self.bounds[1] - self.bounds[0]) * (1.0 - self.discount)
         worth = max(high, 0.0) - min(low, 0.0)
         if self.discount == 0.0 or share >= worth:
@@ -268,9 +279,9 @@ class Episodes:
 
     def unfinished(self, t: int, earned: float) -> Range:
         """Where the return of an episode lies that was given up after t steps with rewards worth ``earned``."""
-        assert self.reward_range is not None
+        assert self.known_rewards is not None
         left, scale = geometric(self.discount, None if self.horizon is None else self.horizon - t), self.discount**t
-        lowest, highest = self.reward_range
+        lowest, highest = self.known_rewards
         return earned + scale * left * min(lowest, 0.0), earned + scale * left * max(highest, 0.0)
 
     def checked_reward(self, reward: object, t: int, seed: int) -> float:
@@ -284,18 +295,18 @@ class Episodes:
                 f"the reward of step {t} (episode with seed {seed}) is {arrays.shown(reward, str)}; rewards are finite "
                 "numbers: correct the environment"
             )
-        if self.reward_range is None:
+        if self.known_rewards is None:
             return paid
         if self.is_beyond(paid):
             if self.on_range == WARN:
                 return paid
             where = f"step {t} (episode with seed {seed})"
-            raise InputError(f"{outside_words('reward', where, paid, self.reward_range)}; {WIDEN}")
+            raise InputError(f"{outside_words('reward', where, paid, self.known_rewards)}; {WIDEN}")
         return min(max(paid, low), high)
 
     def is_beyond(self, reward: float) -> bool:
         """Whether a reward lies outside its range, by more than rounding."""
-        slack = slack_of(self.reward_range or NO_RANGE)
+        slack = slack_of(self.known_rewards or NO_RANGE)
         return not self.reward_limits[0] - slack <= reward <= self.reward_limits[1] + slack
 
     def outcome_of(self, rewards: FloatArray, info: Any, seed: int) -> float:

@@ -39,7 +39,7 @@ import warnings
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, cast
 
 import numpy as np
 
@@ -54,6 +54,7 @@ from policytest.data.ranges import (
     REFUSE,
     ROUNDING,
     WARN,
+    GivenRange,
     Range,
     ends_of,
     has_no_end,
@@ -162,8 +163,8 @@ class LoggedEpisodes:
     target: AsArray = None
     discount: float = 1.0
     horizon: int | None = None
-    reward_range: Range | None = None
-    return_range: Range | None = None
+    reward_range: GivenRange = None
+    return_range: GivenRange = None
     q: AsArray = None
     v: AsArray = None
     smallest_propensity: AsArray = None
@@ -230,6 +231,16 @@ class LoggedEpisodes:
         return f"LoggedEpisodes({self.n_episodes:,} episodes {by}, {len(self):,} rows)"
 
     @property
+    def known_rewards(self) -> Range | None:
+        """The range of rewards, with infinities for ends that are not known."""
+        return cast("Range | None", self.reward_range)
+
+    @property
+    def known_returns(self) -> Range | None:
+        """The range of returns, likewise."""
+        return cast("Range | None", self.return_range)
+
+    @property
     def assumptions(self) -> tuple[str, ...]:
         """What a guarantee rests on."""
         if not self.weighted:
@@ -239,7 +250,7 @@ class LoggedEpisodes:
     @property
     def declared(self) -> tuple[str, ...]:
         """The ranges that are taken at their word, and where episodes were cut."""
-        given = (("rewards", self.reward_range), ("returns", self.return_range))
+        given = (("rewards", self.known_rewards), ("returns", self.known_returns))
         found = tuple(range_words(what, ends) for what, ends in given if ends is not None and ends != NO_RANGE)
         cut = (CUT.format(steps=plural(self.horizon, "step")),) if self.cut and self.horizon is not None else ()
         return cut + found
@@ -255,7 +266,7 @@ class LoggedEpisodes:
     @cached_property
     def scale(self) -> Scale:
         """What outcomes are measured by."""
-        return scale_of(self.discount, self.horizon, self.reward_range, self.return_range)
+        return scale_of(self.discount, self.horizon, self.known_rewards, self.known_returns)
 
     @property
     def bounds(self) -> Range:
@@ -297,10 +308,10 @@ class LoggedEpisodes:
 
     def still_possible(self) -> tuple[FloatArray, FloatArray]:
         """What an episode can earn from each row on, in units of that row: at least, and at most."""
-        assert self.reward_range is not None
+        assert self.known_rewards is not None
         t = np.arange(len(self.reward)) - np.repeat(self.start[:-1], np.diff(self.start))
         left = self._left(t.astype(np.float64))
-        lo, hi = self.reward_range
+        lo, hi = self.known_rewards
         least, most = min(lo, 0.0), max(hi, 0.0)
         low = np.where(t == 0, lo, least) + (least * left if least else 0.0)
         high = np.where(t == 0, hi, most) + (most * left if most else 0.0)
@@ -379,20 +390,20 @@ class LoggedEpisodes:
             raise InputError(
                 f"episode {grouped.name(at)} has {lengths[at]:,} rows, and the horizon is {self.horizon:,}; {LONGER}"
             )
-        if self.reward_range is not None and self.rows is None:
-            wrong = outside(self.reward, self.reward_range)
+        if self.known_rewards is not None and self.rows is None:
+            wrong = outside(self.reward, self.known_rewards)
             if self.on_range == WARN and (at := arrays.first(wrong)) is not None:
                 episode = grouped.name(int(np.searchsorted(self.start, at, side="right")) - 1)
-                self._note(outside_words("reward", f"episode {episode}", self.reward[at], self.reward_range))
+                self._note(outside_words("reward", f"episode {episode}", self.reward[at], self.known_rewards))
             else:
                 rule = f"it is outside reward_range ({{:g}}, {{:g}}); {WIDEN}"
-                grouped.refuse(wrong, "reward", self.reward, rule, self.reward_range)
-            np.clip(self.reward, *self.reward_range, out=self.reward)
-        possible = self.return_range if self.rows is None else self.bounds
+                grouped.refuse(wrong, "reward", self.reward, rule, self.known_rewards)
+            np.clip(self.reward, *self.known_rewards, out=self.reward)
+        possible = self.known_returns if self.rows is None else self.bounds
         if possible is not None and (at := arrays.first(outside(self.outcomes.returns, possible))) is not None:
             where, total = f"episode {grouped.name(at)}", self.outcomes.returns[at]
             words = outside_words("return", where, total, possible)
-            if not self.return_range:
+            if not self.known_returns:
                 words = words.replace("return_range", "what rewards in their range give,")
             if self.on_range == REFUSE:
                 raise InputError(f"{words}; {WIDEN}")
@@ -425,7 +436,7 @@ class LoggedEpisodes:
 
         What is wrong by rounding is put right, so that the bound of outcomes is exact.
         """
-        if self.reward_range is None or not all(map(math.isfinite, self.reward_scale[-2:])):
+        if self.known_rewards is None or not all(map(math.isfinite, self.reward_scale[-2:])):
             raise InputError(
                 "q and v need a reward_range with two finite ends, and a horizon or a discount below 1; pass them"
             )
@@ -445,7 +456,7 @@ class LoggedEpisodes:
     @cached_property
     def reward_scale(self) -> Scale:
         """That of rewards alone, whatever is known of returns."""
-        return scale_of(self.discount, self.horizon, self.reward_range, None)
+        return scale_of(self.discount, self.horizon, self.known_rewards, None)
 
 
 class Grouped(NamedTuple):

@@ -16,6 +16,8 @@ from policytest._base.errors import InputError
 from policytest._base.text import number
 
 Range = tuple[float, float]
+GivenRange = tuple[float | None, float | None] | None
+"""As it is passed."""
 NO_RANGE = (-math.inf, math.inf)
 ROUNDING = 1e-9  # of the range: how far a reward or a return may lie outside
 REFUSE, WARN = "refuse", "warn"  # what becomes of a return outside its range: an error, or the end of the certificate

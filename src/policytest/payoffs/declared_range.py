@@ -49,7 +49,7 @@ class RangeWatch:
         what, number, seed, value = self.first
         of_reward = what == OF_REWARD
         name = "reward" if of_reward else self.about.counted
-        ends = self.about.reward_range if of_reward else self.about.bounds
+        ends = self.about.known_rewards if of_reward else self.about.bounds
         assert ends is not None
         return (outside_words(name, f"episode {number}{self.who} (seed {seed})", value, ends),)
 

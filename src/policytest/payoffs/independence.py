@@ -60,6 +60,10 @@ class Marks:
         self.same = self.compared and self.same and mark == self.first
         self.count += 1
 
+    def take_back(self) -> None:
+        """The last episode will come once more."""
+        self.count -= 1
+
     def words(self, returned: float) -> tuple[str, ...]:
         """That they were, if they were."""
         if not self.same or self.count < SAME:

@@ -33,6 +33,7 @@ from policytest.data.randomness import Seed, generator, restored, stored
 from policytest.data.vector_walks import VectorWalk
 from policytest.data.walks import LARGEST_SEED
 from policytest.payoffs.declared_range import RangeWatch
+from policytest.payoffs.independence import UNKNOWN, Marks, mark_of
 from policytest.payoffs.outcomes import NO_OUTCOMES, EpisodeSupply, Outcomes
 
 FIRST_BLOCK = 16  # episodes of each row before the first new seed
@@ -47,6 +48,7 @@ class Ended(NamedTuple):
     total: float
     low: float
     high: float
+    mark: int = UNKNOWN  # of what it has shown last
 
 
 NOT_ENDED = Ended(0, np.nan, np.nan, np.nan)
@@ -59,7 +61,7 @@ class VectoredEpisodes(EpisodeSupply):
         self.about, self.walk, self.rng = episodes, walk, generator(rng)
         self.low, self.high = episodes.bounds
         self.rewards = episodes.reward_limits
-        self.watch = RangeWatch(episodes)
+        self.watch, self.marks = RangeWatch(episodes), Marks()
         self.before = self.dropped = 0
         self.thread: int | None = None  # where it stepped the vector, which then was not begun again by another one
         self.earlier: list[float] = []  # the seed of an earlier block, and the return of its first episode
@@ -69,6 +71,11 @@ class VectoredEpisodes(EpisodeSupply):
     def outside(self) -> tuple[str, ...]:
         """Which return, or reward, was outside its range, in words."""
         return self.watch.words
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """Whether all episodes were the same."""
+        return self.marks.words(self.handed[-1]) if self.handed else ()
 
     # ------------------------------------------------------------ handing on
 
@@ -128,6 +135,7 @@ class VectoredEpisodes(EpisodeSupply):
             self.handed.pop()
             self.handed_steps -= ended.steps
             self.ready[len(self.handed)] = ended
+            self.marks.take_back()
 
     def _hand_on(self) -> Outcomes:
         if len(self.handed) not in self.ready:
@@ -136,7 +144,8 @@ class VectoredEpisodes(EpisodeSupply):
         while len(self.handed) in self.ready:
             self.last.append(self.ready.pop(len(self.handed)))
             self.handed.append(self.last[-1].total)
-        steps, total, low, high = (np.array(column) for column in zip(*self.last, strict=True))
+            self.marks.add(self.last[-1].mark)
+        steps, total, low, high = (np.array(column) for column in zip(*(ended[:4] for ended in self.last), strict=True))
         self.handed_steps += int(steps.sum())
         return Outcomes(low, high, total, steps)
 
@@ -227,14 +236,20 @@ class VectoredEpisodes(EpisodeSupply):
         if self.about.judge is not None:
             self._judge(counted, ended)
         columns = (column[counted].tolist() for column in (self.number, self.total, self.steps, whole))
-        for number, total, steps, is_whole in zip(*columns, strict=True):
-            self.ready[number] = self._outcome(number, total, steps, is_whole)
+        for row, number, total, steps, is_whole in zip(np.flatnonzero(counted), *columns, strict=True):
+            ended_here = self._outcome(number, total, steps, is_whole)
+            self.ready[number] = ended_here._replace(mark=self._mark(row, total, steps))
         self.number[over] = -1
         begun = self.walk.renew(ended, counted & ~ended)
         if np.count_nonzero(begun):
             self._begin(begun)
         if self.walk.waiting is None and (self.number < 0).all():  # every row was cut: reset them all
             self.size = min(self.size, self.begun)
+
+    def _mark(self, row: int, total: float, steps: int) -> int:
+        """Of what a row has shown last, where observations are one array."""
+        seen = self.walk.observations
+        return mark_of(seen[row], total, steps) if isinstance(seen, np.ndarray) else UNKNOWN
 
     def _judge(self, over: BoolArray, ended: BoolArray) -> None:
         """Put the outcomes of episodes that are over in the place of their returns."""
@@ -277,6 +292,7 @@ class VectoredEpisodes(EpisodeSupply):
             "block_returns": np.array(self.handed, dtype=np.float64),
             "earlier": np.array(self.earlier, dtype=np.float64),
             "outside": self.watch.state(),
+            "marks": self.marks.state(),
         }
 
     def restore(self, state: Arrays) -> None:
@@ -290,6 +306,7 @@ class VectoredEpisodes(EpisodeSupply):
         if min(seed, before, dropped, under_way) < 0:
             raise ValueError("the block is not one")
         self.watch.restore(state["outside"])
+        self.marks.restore(state["marks"])
         self.rng, self.seed, self.before, self.dropped = restored(state["rng"]), seed, before, dropped
         self.handed = [float(total) for total in state["block_returns"]]
         self.earlier = [float(part) for part in state["earlier"]]

@@ -161,7 +161,7 @@ class Estimate(Shown):
             "reason": self.reason,
             **large_sample.data(self.approximate, self.counts),
             "flaws": list(self.flaws),
-            "doubts": list(self.counts.doubts),
+            **sentences.doubts_data(self.counts),
             "refutes_model": self.refutes_model,
         }
         seen = {"visits": self.counts.visits, **sentences.histogram_data(self.counts)}

@@ -486,6 +486,11 @@ def histogram_data(counts: Seen) -> Document:
     return {} if found is None else {"returns": {"edges": found.edges.tolist(), "episodes": found.episodes.tolist()}}
 
 
+def doubts_data(counts: Seen) -> Document:
+    """What speaks against independent episodes, as JSON, if anything does."""
+    return {"doubts": list(counts.doubts)} if counts.doubts else {}
+
+
 def _about_goal(task: Task, names: Sequence[str], question: str) -> str:
     """The probability of reaching a goal."""
     goals = [int(s) for s in task.goals]

@@ -369,7 +369,7 @@ class Verdict(Shown):
             "about": self.about,
             "indifference": self.indifference,
             "flaws": list(self.flaws),
-            "doubts": list(self.doubts),
+            **sentences.doubts_data(self.counts),
             "refutes_model": self.refutes_model,
             "selected": self.counts.selected,
             "other_rewards": self.counts.other_rewards,

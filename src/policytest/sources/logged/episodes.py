@@ -30,7 +30,7 @@ from policytest.data.logged_episodes import (
     LoggedEpisodes,
     against_smallest,
 )
-from policytest.data.ranges import REFUSE, Range, ends_of, outside
+from policytest.data.ranges import REFUSE, GivenRange, Range, ends_of, outside
 from policytest.mdp.observed import Observed
 from policytest.mdp.task import Task
 from policytest.sources.environments.bins import Bins
@@ -52,8 +52,8 @@ def logged_episodes(
     task: Task | None = None,
     discount: float | None = None,
     horizon: int | None = None,
-    reward_range: Range | None = None,
-    return_range: Range | None = None,
+    reward_range: GivenRange = None,
+    return_range: GivenRange = None,
     smallest_propensity: float | None = None,
     on_range: str = REFUSE,
     cut: bool = False,
@@ -120,7 +120,7 @@ class Stated(NamedTuple):
     discount: float
     horizon: int | None
     reward_range: Range | None
-    return_range: Range | None
+    return_range: GivenRange
     smallest_propensity: float | None
     on_range: str = REFUSE
     cut: bool = False
