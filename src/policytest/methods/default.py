@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from policytest.data.episodes import Episodes
-from policytest.data.logged_episodes import LoggedEpisodes
-from policytest.data.ranges import Range, has_no_end
+from policytest.data.ranges import has_no_end
 from policytest.methods.large_sample import LargeSample
 from policytest.methods.return_betting import ReturnBetting
+from policytest.payoffs.pairs import has_no_difference
 
 ByEpisodes = ReturnBetting | LargeSample
 
 
-def of_episodes(task: Episodes | LoggedEpisodes, bounds: Range | None = None) -> ByEpisodes:
-    """Bets; large samples if no end of the range is known. ``bounds`` are those of a difference.
+def of_episodes(task: Episodes, other: Episodes | None = None) -> ByEpisodes:
+    """Bets; large samples if no end of the range is known, or of that of the difference of two agents.
 
     A score brings what a bet on it can lose.
     """
-    if getattr(task, "score", None) is not None or not has_no_end(task.bounds if bounds is None else bounds):
-        return ReturnBetting()
-    return LargeSample()
+    if other is not None:
+        return LargeSample() if has_no_difference(task, other) else ReturnBetting()
+    return LargeSample() if task.score is None and has_no_end(task.bounds) else ReturnBetting()

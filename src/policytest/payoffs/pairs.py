@@ -164,8 +164,13 @@ def check_same_return(a: Episodes, b: Episodes, called: tuple[str, str] = TASKS)
         )
 
 
+def has_no_difference(a: Episodes, b: Episodes) -> bool:
+    """Whether their difference has no known end: then no bet on it is sure to lose no more than its stake."""
+    sides = zip(a.bounds, b.bounds[::-1], strict=True)
+    return not any(all(map(math.isfinite, side)) for side in sides)
+
+
 def check_difference(a: Episodes, b: Episodes) -> None:
-    """Refuse a difference without a known end: no bet on it is sure to lose no more than its stake."""
-    above, below = (all(map(math.isfinite, (low, high))) for low, high in zip(a.bounds, b.bounds[::-1], strict=True))
-    if not (above or below):
+    """Refuse a difference without a known end, on which there are no bets."""
+    if has_no_difference(a, b):
         raise InputError(NO_DIFFERENCE)

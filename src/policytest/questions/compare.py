@@ -181,7 +181,7 @@ def _in_pairs(question: driver.Question, b: object, method: object, orders: driv
         return found
     if a.declared() != b.declared():
         a = replace(a, rests_on=(*a.rests_on, *b.declared(" of agent B")))
-    chosen: Any = driver.checked_method(method, a, bounds)
+    chosen: Any = driver.checked_method(method, a, b)
     by: ByEpisodes = getattr(chosen, "method", chosen)  # of a trace that watches it
     run = by.on_pairs(a, b, margin, orders.rng, question.zone)
     mark = checkpoints.fingerprint(a, margin, [run.method, *b.identity])

@@ -31,7 +31,7 @@ from policytest.data.counts import Counts
 from policytest.data.episodes import Episodes
 from policytest.data.logged_episodes import LoggedEpisodes
 from policytest.data.randomness import Seed
-from policytest.data.ranges import LARGE_SAMPLE, Range
+from policytest.data.ranges import LARGE_SAMPLE
 from policytest.data.returns import Returns
 from policytest.data.trials import MatchedTrials
 from policytest.kl.boundaries import check_delta
@@ -355,12 +355,12 @@ def checked_source(task: object, sim: object) -> Any:
     return sim
 
 
-def checked_method(method: Any, task: object = None, bounds: Range | None = None) -> Method:
+def checked_method(method: Any, task: object = None, other: Episodes | None = None) -> Method:
     """The method, or the default; also of a trace that watches the default."""
     if method is None:
-        return _default(task, bounds)
+        return _default(task, other)
     if traits_of(method).is_default:
-        method = replace(method, method=_default(task, bounds))
+        method = replace(method, method=_default(task, other))
     if isinstance(task, Episodes) and not traits_of(method).episodes:
         raise InputError(
             f"method is {method!r}; Episodes are tested by ReturnBetting(), or by LargeSample() without a range"
@@ -368,14 +368,13 @@ def checked_method(method: Any, task: object = None, bounds: Range | None = None
     return checked_instance("method", method, "replay")
 
 
-def _default(task: object, bounds: Range | None) -> Method:
+def _default(task: object, other: Episodes | None) -> Method:
     """The default method; what large samples do not promise is told, and what would be certified."""
-    if not isinstance(task, Episodes | LoggedEpisodes):
+    if not isinstance(task, Episodes):
         return TDBetting()
-    found = of_episodes(task, bounds)
+    found = of_episodes(task, other)
     if traits_of(found).approximate:
-        counted = getattr(task, "counted", "return")
-        of = f"{counted}s have" if bounds is None else f"the difference of {counted}s has"
+        of = f"{task.counted}s have" if other is None else f"the difference of {task.counted}s has"
         warnings.warn(LARGE_SAMPLE.format(of), AssumptionWarning, stacklevel=5)
     return found
 

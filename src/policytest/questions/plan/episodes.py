@@ -92,7 +92,7 @@ class Subject(NamedTuple):
     @property
     def method(self) -> ByEpisodes:
         """The test that is planned."""
-        return of_episodes(self.task, self.bounds)
+        return of_episodes(self.task, self.other)
 
 
 class Resampled(EpisodeSupply):
