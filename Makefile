@@ -57,11 +57,12 @@ $(VENV)-sb3/.installed: pyproject.toml
 	$(VENV)-sb3/bin/python -m pip install --quiet --upgrade pip
 	torch=$$($(VENV)-sb3/bin/python -m pip index versions torch 2>/dev/null | grep -o '[0-9][0-9.]*+cpu' | head -n 1); \
 	$(VENV)-sb3/bin/python -m pip install --quiet $${torch:+torch==$$torch} \
-		--editable '.[sb3]' pytest hypothesis joblib tensorboard
+		--editable '.[sb3,data]' pytest hypothesis joblib tensorboard
 	touch $(VENV)-sb3/.installed
 
 test-sb3: $(VENV)-sb3/.installed
 	$(VENV)-sb3/bin/python -m pytest tests/sources/test_stable_baselines3.py
+	$(VENV)-sb3/bin/python -m pytest tests/test_docs.py -k agents_happens
 
 # Storm answers the questions about labels again, and must agree; without Storm its kept answers are tested (make test).
 test-storm: $(STAMP)
