@@ -207,3 +207,41 @@ def test_logs_with_propensities_are_no_trials():
     weighted = pt.LoggedEpisodes(None, [1.0], [0.5], [0.5], reward_range=(0, 1))
     with pytest.raises(pt.InputError, match="the log has propensities"):
         pt.compare(weighted, weighted)
+
+
+@pytest.mark.parametrize("labels", [{}, {"task": ["u", "v"] * 30}])
+def test_an_outcome_outside_its_range_ends_the_certificate(labels):
+    with pytest.warns(pt.AssumptionWarning, match="is certified"):
+        wide = log(np.random.default_rng(2).uniform(0.7, 1.2, 60), on_range="warn", agent="new", **labels)
+    old = successes(0.2, 60, 1, **labels)
+    verdicts = [pt.compare(wide, old), pt.compare(old, wide, budget=60), pt.assess(wide, threshold=0.5)]
+    found = [*verdicts, pt.assess(wide, threshold=0.5, budget=60), pt.identify([wide, old], names=["new", "old"])]
+    for one in found:
+        assert one.certified is False
+        assert "outside return_range (0, 1)" in str(one).splitlines()[0]
+
+
+def test_ranges_that_the_outcomes_refute_prove_nothing():
+    with pytest.warns(pt.AssumptionWarning, match="is certified"):
+        wrong = log([0.5, 0.7], (5, 7), on_range="warn")
+    old = log([0.0, 1.0])
+    for verdict in (pt.compare(wrong, old), pt.assess(wrong, threshold=3), pt.assess(wrong, threshold=3, budget=9)):
+        assert (verdict.answer, verdict.certified, verdict.samples) == ("above", False, 0)
+        assert "outside return_range (5, 7)" in str(verdict)
+    assert not pt.identify([wrong, old]).certified
+
+
+def test_without_the_ends_that_bets_need_there_is_an_error_and_not_a_verdict():
+    new, old = 0.5 * np.random.default_rng(0).random((2, 60)) + [[0.5], [0.0]]
+    for ends in (None, (0, None), (None, 1)):
+        a, b = log(new, ends), log(old, ends)
+        with pytest.raises(pt.InputError, match="no known end"):
+            pt.compare(a, b)
+        with pytest.raises(pt.InputError, match="no agent can be thrown out"):
+            pt.identify([a, b])
+    with pytest.raises(pt.InputError, match="no known range"):
+        pt.assess(log(new, None), threshold=0.5, budget=60)
+    with pytest.warns(pt.AssumptionWarning, match='only "above"'):
+        assert pt.compare(log(new, (0, None)), log(old, (None, 0.5))).answer == "above"
+    with pytest.warns(pt.AssumptionWarning, match="large-sample"):
+        assert pt.assess(pt.LoggedEpisodes(None, new - old), threshold=0.0).answer == "above"

@@ -146,6 +146,11 @@ class MatchedTrials:
         """What a guarantee rests on."""
         return assumptions_of(self.logs, len(self.tasks), self.labelled)
 
+    @property
+    def outside(self) -> tuple[str, ...]:
+        """Which outcome of each log was outside its range, in words."""
+        return outside_of(self.logs)
+
     def value_of(self, returns: FloatArray | list[float]) -> float:
         """Their mean; rounds have as many of each task."""
         return float(np.mean(returns))
@@ -208,6 +213,11 @@ def _measure(logs: Sequence[LoggedEpisodes]) -> str:
     seen = (log.outcomes.returns for log in logs if log.bounds == (0.0, 1.0))
     found = [bool(np.isin(returns, (0.0, 1.0)).all()) for returns in seen]
     return "success rate" if len(found) == len(logs) and all(found) else "mean outcome"
+
+
+def outside_of(logs: Sequence[LoggedEpisodes]) -> tuple[str, ...]:
+    """Which outcome of each log was outside its range, in words: then nothing that rests on these logs is certified."""
+    return tuple(words + (f" (of {log.agent})" if log.agent else "") for log in logs for words in log.outside)
 
 
 def in_turn(logs: Sequence[LoggedEpisodes]) -> tuple[tuple[str, ...], list[list[IntArray]]]:

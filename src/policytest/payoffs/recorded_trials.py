@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from policytest.data.logged_episodes import LoggedEpisodes
-from policytest.data.trials import MatchedTrials, assumptions_of, in_turn
+from policytest.data.trials import MatchedTrials, assumptions_of, in_turn, outside_of
 from policytest.payoffs.outcomes import NO_OUTCOMES, EpisodeSupply, Outcomes
 from policytest.payoffs.rounds import Round, RoundSupply
 
@@ -27,6 +27,11 @@ class RecordedTrials(EpisodeSupply):
         """Whether all were taken."""
         return self.taken
 
+    @property
+    def outside(self) -> tuple[str, ...]:
+        """Which outcome was outside its declared range, in words."""
+        return self.trials.outside
+
     def take(self, most: int = 0) -> Outcomes:
         """All of them."""
         if self.taken:
@@ -43,13 +48,18 @@ class TrialRounds(RoundSupply):
     """
 
     def __init__(self, logs: Sequence[LoggedEpisodes]) -> None:
-        self.bounds = [log.bounds for log in logs]
+        self.logs, self.bounds = logs, [log.bounds for log in logs]
         self.names, trials = in_turn(logs)
         self.tasks, self.next = len(self.names), 0
         self.labelled = logs[0].pair is not None
         self.assumptions = assumptions_of(logs, self.tasks, self.labelled)
         returns = [log.outcomes.returns for log in logs]
         self.outcomes = [[returns[i][own] for i, own in enumerate(of_task)] for of_task in trials]
+
+    @property
+    def outside(self) -> tuple[str, ...]:
+        """Which outcome of each agent was outside its declared range, in words."""
+        return outside_of(self.logs)
 
     def take(self, agents: Sequence[int], most: int) -> Round | None:
         """The next round of these agents; None if one of them has no further trial."""

@@ -25,7 +25,7 @@ from policytest.questions.cells import diagnosed
 from policytest.questions.driver import Question, checked_method, drive, warn_of_doubts
 from policytest.questions.one_look import one_look, one_look_at_episodes
 from policytest.questions.recorded import checked_data, recorded
-from policytest.questions.trials import judged_trials
+from policytest.questions.trials import beside_outside, judged_trials
 from policytest.results.ladder import Alongside
 from policytest.results.verdict import Verdict
 from policytest.worst_case.certified import MOST_ENTRIES as MOST_PROVABLE
@@ -66,7 +66,9 @@ def assess(
     """
     if isinstance(task, LoggedEpisodes):
         if task.task is not None or budget is not None:
-            checked_log(task, data, method)
+            checked_log(task, data, EpisodeLogBetting() if method is None else method)
+            if isinstance(method, LargeSample):
+                raise InputError("method: LargeSample() is for trials of one task, without a budget; leave it out")
             question = Question.checked(task, threshold, delta, budget=budget)
             return judged_trials(MatchedTrials.of((task,)), question)
         return _assess_episodes(task, data, threshold, delta, method)
@@ -120,7 +122,7 @@ def _assess_episodes(
     question = Question.checked(log, threshold, delta)
     known = question.known()
     if known is not None:
-        return known
+        return beside_outside(known, log.outside)
     run = betting.replay(log, question.bar)
     for _ in drive(run, question.level, len(log)):
         pass

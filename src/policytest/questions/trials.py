@@ -14,9 +14,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from policytest._base import arrays
 from policytest._base.errors import InputError
 from policytest.data.logged_episodes import LoggedEpisodes
+from policytest.data.ranges import has_no_end
+from policytest.data.returns import Returns
 from policytest.data.trials import MatchedTrials
 from policytest.methods.return_run import ReturnsRun
 from policytest.payoffs.known_range import KnownRange, check_equal
@@ -25,6 +29,14 @@ from policytest.questions.driver import Question, drive
 from policytest.results.by_task import ByTask, TaskAnswer
 from policytest.results.verdict import Verdict
 
+NO_RANGE = (
+    "outcomes have no known range, and bets on several tasks, or with a budget, need one; pass return_range=(low, high)"
+)
+NO_DIFFERENCE = (
+    'the difference of outcomes has no known end: "above" needs the low end of task_a and the high end of task_b, '
+    '"below" the other two; pass return_range=(low, high). Without a range there is a large-sample answer about '
+    "the differences a - b of pairs: assess(LoggedEpisodes(None, a - b), threshold=margin)"
+)
 UNSETTLED = "the trials do not settle it"
 
 
@@ -69,7 +81,9 @@ def judged_trials(trials: MatchedTrials, question: Question) -> Verdict:
     question = replace(question, task=trials)
     known = question.known_by(KnownRange(*trials.bounds, 0.0), 4)
     if known is not None:
-        return known
+        return beside_outside(known, trials.outside)
+    if has_no_end(trials.bounds):
+        raise InputError(NO_DIFFERENCE if len(trials.logs) == 2 else NO_RANGE)
     if not trials.rounds:
         raise InputError("there are no trials; record some of each agent and task")
     verdict = _asked(trials, question)
@@ -80,6 +94,14 @@ def judged_trials(trials: MatchedTrials, question: Question) -> Verdict:
     answers = [_task_answer(trials.of_task(t), alone) for t in range(T)]
     by_task = ByTask(tuple(answers), question.bar, question.delta, question.about)
     return replace(verdict, alongside=replace(verdict.alongside, by_task=by_task))
+
+
+def beside_outside(known: Verdict, outside: tuple[str, ...]) -> Verdict:
+    """An answer that follows from the declared ranges, about outcomes some of which lie outside them."""
+    if not outside:
+        return known
+    nothing = Returns(np.zeros(0), np.zeros(0, dtype=np.int64), outside=outside)
+    return replace(known, counts=nothing, certified=False)
 
 
 def _asked(trials: MatchedTrials, question: Question) -> Verdict:

@@ -6,6 +6,8 @@ has no part in later rounds, and a round that lacks a trial of an agent that is 
 
 from __future__ import annotations
 
+import math
+
 from policytest._base import arrays
 from policytest._base.errors import InputError
 from policytest._base.text import plural
@@ -17,6 +19,11 @@ from policytest.questions.identify.agents import Orders, checked_names, selectio
 from policytest.questions.identify.elimination import Elimination
 from policytest.questions.trials import UNSETTLED, not_of_trials
 from policytest.results.selection import Selection
+
+NO_ENDS = (
+    "no agent can be thrown out: that needs the high end of its outcomes, and the low ends of all others; pass "
+    "return_range=(low, high)"
+)
 
 
 def are_logs(given: object) -> bool:
@@ -38,6 +45,8 @@ def best_on_record(given: object, orders: Orders, method: object, of_others: dic
     names = checked_names([log.agent for log in logs] if known else orders.names, len(logs))
     supply = TrialRounds(logs)
     search = Elimination(supply, orders.delta, orders.indifference, orders.budget)
+    if search.against and all(math.isinf(run.source.low) for run in search.against.values()):
+        raise InputError(NO_ENDS)
     warn_of_budget(search)
     for check in search.go(UNLIMITED):
         if orders.progress is not None:
