@@ -297,3 +297,19 @@ def test_the_extra_names_both_libraries_and_no_other_extra_has_them():
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
     assert [name.split(">")[0] for name in extras["sb3"]][-2:] == ["stable-baselines3", "sb3-contrib"]
     assert "sb3" not in str(extras["all"] + extras["test"])
+
+
+@pytest.mark.filterwarnings("ignore::policytest.AssumptionWarning")
+@pytest.mark.parametrize(
+    ("declared", "why"),
+    [({}, "it is a large-sample answer"), ({"return_range": (-1, 2), "on_range": "warn"}, "outside return_range")],
+)
+def test_the_promise_excludes_answers_that_are_not_certified(declared, why):
+    testing = pt.InTraining(threshold=0.0, budget=60)
+    testing.decide(pt.Episodes(lambda rng: rng.normal(2.0, 1.0), **declared))
+    assert testing.good_enough
+    assert "as far as answers are certified; that about checkpoint 1 is not: " in testing.words
+    assert why in testing.words
+    certain = pt.InTraining(threshold=0.5)
+    certain.decide(pt.Episodes(lambda rng: rng.random() < 0.9, return_range=(0, 1)))
+    assert "certified" not in certain.words

@@ -245,3 +245,12 @@ def test_without_the_ends_that_bets_need_there_is_an_error_and_not_a_verdict():
         assert pt.compare(log(new, (0, None)), log(old, (None, 0.5))).answer == "above"
     with pytest.warns(pt.AssumptionWarning, match="large-sample"):
         assert pt.assess(pt.LoggedEpisodes(None, new - old), threshold=0.0).answer == "above"
+
+
+def test_words_are_about_trials_and_declared_ranges():
+    a, b = both()
+    with pytest.warns(pt.AssumptionWarning, match="budget: 2 trials"):
+        found = pt.identify([a, b], budget=2)
+    assert "the budget of 2 trials is used up" in found.reason
+    tied = pt.compare(log([1.0, 1.0], (1, 1)), log([1.0], (1, 1)))
+    assert tied.reason == "the difference equals the margin by the declared ranges"

@@ -47,6 +47,8 @@ class TrialRounds(RoundSupply):
     and a round waits for all of its trials, so that what is bet on does not depend on which were made first.
     """
 
+    unit = "trial"
+
     def __init__(self, logs: Sequence[LoggedEpisodes]) -> None:
         self.logs, self.bounds = logs, [log.bounds for log in logs]
         self.names, trials = in_turn(logs)

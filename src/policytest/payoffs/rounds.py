@@ -95,6 +95,8 @@ class RoundSupply:
     """Where the outcomes of each agent lie."""
     tasks: int = 1
     """How many outcomes an agent has in a round."""
+    unit: str = "episode"
+    """What an outcome of an agent is."""
     drawing: bool = False
     """Whether something is at work that Ctrl-C should not interrupt at once."""
     exhausted: bool = False

@@ -135,6 +135,7 @@ class Question:
             return None
         of = "values" if about == "value" else "the difference of policy A and policy B"
         whatever = "as declared" if self.table is None else "over all kernels"
+        always = "by the declared ranges" if self.table is None else "whatever the unknown transition probabilities are"
         return Verdict(
             task=self.task,
             threshold=bar,
@@ -152,7 +153,7 @@ class Question:
             ),
             provenance=Provenance(f"the range of {of} {whatever}"),
             forecast=Forecast(forecaster=further),
-            reason="" if answer else f"the {about} equals the {name} whatever the unknown transition probabilities are",
+            reason="" if answer else f"the {about} equals the {name} {always}",
             about=about,
             indifference=self.zone,
         )

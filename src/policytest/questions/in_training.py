@@ -100,6 +100,7 @@ class InTraining:
         arrays.positive(budget=self.budget, checkpoints=1 if self.checkpoints is None else self.checkpoints)
         self.method, self.parallel = method, parallel
         self.tested, self.spent = 0, 0.0
+        self.uncertified = ""  # the first checkpoint whose answer could not be certified, and why
         self.verdict: Verdict | None = None
 
     @property
@@ -131,6 +132,9 @@ class InTraining:
         if found.reason == INTERRUPTED:
             raise KeyboardInterrupt  # the loop around it has to end, too
         self.tested, self.spent = k, self.spent + share
+        if (found.approximate or found.counts.flaws) and not self.uncertified:
+            why = "; ".join(found.counts.flaws) or "it is a large-sample answer"
+            self.uncertified = f"that about checkpoint {k} is not: {why}"
         told = f"{found.method} (checkpoint {k}: {probability(share)} of delta = {probability(self.delta)})"
         self.verdict = replace(found, provenance=replace(found.provenance, method=told))
         return self.verdict
@@ -144,5 +148,6 @@ class InTraining:
         return (
             f"The value of checkpoint {self.tested} {answer} {number(self.threshold)}. The probability of a wrong "
             f'"above" at any checkpoint so far is at most {probability(self.spent)}, of '
-            f"delta = {probability(self.delta)} for the whole training."
+            f"delta = {probability(self.delta)} for the whole training"
+            + (f", as far as answers are certified; {self.uncertified}." if self.uncertified else ".")
         )

@@ -29,13 +29,11 @@ from policytest.questions.driver import Question, drive
 from policytest.results.by_task import ByTask, TaskAnswer
 from policytest.results.verdict import Verdict
 
-NO_RANGE = (
-    "outcomes have no known range, and bets on several tasks, or with a budget, need one; pass return_range=(low, high)"
-)
+WITH_RANGE = "pass return_range=(low, high), where outcomes must lie whatever happens; (0, 1) for successes"
+NO_RANGE = f"outcomes have no known range, and bets on several tasks, or with a budget, need one; {WITH_RANGE}"
 NO_DIFFERENCE = (
-    'the difference of outcomes has no known end: "above" needs the low end of task_a and the high end of task_b, '
-    '"below" the other two; pass return_range=(low, high). Without a range there is a large-sample answer about '
-    "the differences a - b of pairs: assess(LoggedEpisodes(None, a - b), threshold=margin)"
+    'the difference of outcomes has no known end: "above" needs the low end of policy A and the high end of policy B, '
+    f'"below" the other two; {WITH_RANGE}'
 )
 UNSETTLED = "the trials do not settle it"
 
@@ -83,7 +81,7 @@ def judged_trials(trials: MatchedTrials, question: Question) -> Verdict:
     if known is not None:
         return beside_outside(known, trials.outside)
     if has_no_end(trials.bounds):
-        raise InputError(NO_DIFFERENCE if len(trials.logs) == 2 else NO_RANGE)
+        raise InputError(NO_DIFFERENCE if trials.rivals else NO_RANGE)
     if not trials.rounds:
         raise InputError("there are no trials; record some of each agent and task")
     verdict = _asked(trials, question)

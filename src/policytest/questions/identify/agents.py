@@ -165,8 +165,8 @@ def warn_of_budget(search: Elimination) -> None:
     least = math.ceil(search.level / math.log1p(best)) * len(search.left)
     if least > search.budget:
         warnings.warn(
-            f"budget: {plural(search.budget, 'episode')} of {plural(len(search.left), 'agent')} cannot settle it, even "
-            f"if one agent wins every round by as much as it can; pass at least {least:,}",
+            f"budget: {plural(search.budget, search.source.unit)} of {plural(len(search.left), 'agent')} cannot settle "
+            f"it, even if one agent wins every round by as much as it can; pass at least {least:,}",
             AssumptionWarning,
             stacklevel=4,
         )

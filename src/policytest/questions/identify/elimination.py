@@ -256,7 +256,7 @@ class Elimination:
         if reason:
             return reason
         if self.is_spent and self.budget is not None:
-            return f"the budget of {plural(self.budget, 'episode')} is used up"
+            return f"the budget of {plural(self.budget, self.source.unit)} is used up"
         return "the data do not settle it" if self.source.exhausted else "the sample limit is reached"
 
 

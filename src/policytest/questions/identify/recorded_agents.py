@@ -17,12 +17,11 @@ from policytest.payoffs.known_range import check_equal
 from policytest.payoffs.recorded_trials import TrialRounds
 from policytest.questions.identify.agents import Orders, checked_names, selection_of, warn_of_budget
 from policytest.questions.identify.elimination import Elimination
-from policytest.questions.trials import UNSETTLED, not_of_trials
+from policytest.questions.trials import UNSETTLED, WITH_RANGE, not_of_trials
 from policytest.results.selection import Selection
 
 NO_ENDS = (
-    "no agent can be thrown out: that needs the high end of its outcomes, and the low ends of all others; pass "
-    "return_range=(low, high)"
+    f"no agent can be thrown out: that needs the high end of its outcomes, and the low ends of all others; {WITH_RANGE}"
 )
 
 
