@@ -83,7 +83,7 @@ def test_delta_holds_for_all_checkpoints_together_and_not_if_each_has_all_of_it(
 
     def worst(episodes, *, threshold, delta, rng, **rest):
         answer = "above" if np.random.default_rng(rng).random() < delta else None
-        return replace(plain, answer=answer, delta=delta)
+        return replace(plain, answer=answer, certified=answer is not None, delta=delta)
 
     monkeypatch.setattr("policytest.questions.in_training.decide", worst)
     delta, runs, wrong = 0.2, 200, {}
@@ -305,9 +305,11 @@ def test_the_extra_names_both_libraries_and_no_other_extra_has_them():
     [({}, "it is a large-sample answer"), ({"return_range": (-1, 2), "on_range": "warn"}, "outside return_range")],
 )
 def test_the_promise_excludes_answers_that_are_not_certified(declared, why):
-    testing = pt.InTraining(threshold=0.0, budget=60)
-    testing.decide(pt.Episodes(lambda rng: rng.normal(2.0, 1.0), **declared))
-    assert testing.good_enough
+    agent = pt.Episodes(lambda rng: rng.normal(2.0, 1.0), **declared)
+    for accepted in (False, True):
+        testing = pt.InTraining(threshold=0.0, budget=60, accept_uncertified=accepted)
+        assert testing.decide(agent).answer == "above"
+        assert testing.good_enough == accepted
     assert "as far as answers are certified; that about checkpoint 1 is not: " in testing.words
     assert why in testing.words
     certain = pt.InTraining(threshold=0.5)

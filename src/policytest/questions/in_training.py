@@ -63,6 +63,8 @@ class InTraining:
         As in `decide`.
     seed
         Fixes the seeds of all tests.
+    accept_uncertified
+        Whether an answer that is not certified, such as a large-sample one, is good enough.
 
     Attributes
     ----------
@@ -90,7 +92,9 @@ class InTraining:
         method: Method | None = None,
         seed: int = 0,
         parallel: int = 1,
+        accept_uncertified: bool = False,
     ) -> None:
+        self.accept_uncertified = arrays.flag("accept_uncertified", accept_uncertified)
         self.threshold = arrays.real_number("threshold", threshold)
         self.delta = check_delta(delta)
         self.budget, self.seed = arrays.whole_number("budget", budget), arrays.whole_number("seed", seed)
@@ -105,8 +109,9 @@ class InTraining:
 
     @property
     def good_enough(self) -> bool:
-        """Whether the latest checkpoint is above the threshold."""
-        return self.verdict is not None and self.verdict.answer == "above"
+        """Whether the latest checkpoint is above the threshold, and that is certified, if it has to be."""
+        verdict = self.verdict
+        return verdict is not None and verdict.answer == "above" and (verdict.certified or self.accept_uncertified)
 
     def decide(self, episodes: Episodes) -> Verdict:
         """Test the agent as it is now: above the threshold, below it, or undecided within the budget."""
