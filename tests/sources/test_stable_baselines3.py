@@ -106,8 +106,9 @@ class Seen(gym.Env):
 
 @pytest.fixture(scope="module")
 def ppo():
+    """Half trained: an episode has some 170 steps with its best actions, and some 65 if it samples them."""
     model = sb3.PPO("MlpPolicy", "CartPole-v1", n_steps=256, batch_size=64, **SETTINGS)
-    return model.learn(4_000)
+    return model.learn(2_000)
 
 
 @pytest.fixture(scope="module")
@@ -142,6 +143,7 @@ def assert_agrees(about, returns, spread=None):
     spread = max(spread or 0.0, 6 * np.std(returns) / 300**0.5, 0.05 * np.ptp(about.bounds))
     above = pt.decide(about, threshold=float(mean - spread), delta=0.01, max_samples=400_000)
     below = pt.decide(about, threshold=float(mean + spread), delta=0.01, max_samples=400_000)
+    assert spread < 0.3 * np.ptp(about.bounds)
     assert (above.answer, below.answer) == ("above", "below"), (mean, spread, above, below)
     for verdict in (above, below):
         low, high = verdict.interval
@@ -193,7 +195,7 @@ def test_environments_in_processes_are_those_of_this_one(ppo):
 
 def test_a_run_on_a_vector_goes_on_as_if_it_had_not_paused(ppo):
     about = pt.Episodes(make_vec_env("CartPole-v1", n_envs=3), ppo, reward_range=(0, 1), deterministic=False)
-    question = {"threshold": 60.0, "delta": 1e-3}
+    question = {"threshold": 40.0, "delta": 1e-3}
     whole = pt.decide(about, **question)
     paused = pt.decide(about, **question, max_samples=whole.samples // 2)
     assert paused.answer is None
