@@ -40,9 +40,9 @@ class StopWhenGoodEnough:
         The question: is the value above this, with this probability of error over the whole training?
     check_freq, first_check
         The number of steps of training between two tests, and before the first (by default the same).
-    budget, checkpoints, method, seed, parallel, accept_uncertified
-        As in `InTraining`: the most episodes of a test; the number of tests, if it is fixed beforehand; whether an
-        answer that is not certified stops the training, too.
+    budget, checkpoints, method, seed, parallel
+        As in `InTraining`: the most episodes of a test; the number of tests, if it is fixed beforehand. Answers that are
+        not certified, such as large-sample ones, do not stop the training.
     verbose
         1: print a line after each test.
     **episodes
@@ -84,11 +84,10 @@ class StopWhenGoodEnough:
         seed: int = 0,
         parallel: int = 1,
         verbose: int = 0,
-        accept_uncertified: bool = False,
         **episodes: Any,
     ) -> None:
         super().__init__(verbose)  # type: ignore[call-arg]
-        self.testing = InTraining(threshold, delta, budget, checkpoints, method, seed, parallel, accept_uncertified)
+        self.testing = InTraining(threshold, delta, budget, checkpoints, method, seed, parallel)
         self.check_freq = arrays.whole_number("check_freq", check_freq)
         self.first_check = self.check_freq if first_check is None else arrays.whole_number("first_check", first_check)
         arrays.positive(check_freq=self.check_freq, first_check=self.first_check)
