@@ -380,7 +380,7 @@ def test_no_file_of_the_working_folder_stands_for_an_installed_module(here, monk
 def test_progress_tells_the_episodes(capsys):
     assert decide(*POLE[:-1], "--threshold", "9.35", "--return-range", "0", "500", "--max-samples", "3e3") == 3
     err = capsys.readouterr().err
-    told = re.search(r"2,0\d\d samples, (\d+) episodes, evidence at most .* nats, mean return (9\.\d+)", err)
+    told = re.search(r"2,0\d\d samples, (\d+) episodes, evidence at most .* nats, estimate (9\.\d+)", err)
     assert 2000 / 9.6 < int(told[1]) < 2010 / 9.1
 
 

@@ -169,3 +169,12 @@ def test_a_run_goes_on_as_if_it_had_not_paused(tmp_path):
     told(ONLY_ABOVE, pt.decide, GAINS, threshold=3.0, max_samples=whole.samples // 2, checkpoint=kept)
     resumed = told(ONLY_ABOVE, pt.decide, GAINS, threshold=3.0, resume=kept)
     assert (resumed.samples, resumed.evidence) == (whole.samples, whole.evidence)
+
+
+def test_an_undecided_verdict_shows_the_evidence_of_the_answer_that_can_come():
+    """The other side has the evidence 0 throughout, which is the larger number where this one is against the answer."""
+    for words, asked, threshold, subject in ((ONLY_ABOVE, GAINS, 8.0, "V <= R"), (ONLY_BELOW, LOSSES, -8.0, "V >= R")):
+        verdict = told(words, pt.decide, asked, threshold=threshold, max_samples=60)
+        assert verdict.answer is None
+        assert f"evidence against {subject}" in str(verdict)
+        assert "worst cases solved" not in str(verdict)

@@ -222,6 +222,8 @@ def test_results_never_speak_of_a_mean_return(tmp_path):
         ({"outcome": ""}, ("outcome is ''",)),
         ({"outcome": "200"}, ("outcome is '200'", '"at least 200"')),
         ({"outcome": "at least"}, ("outcome is 'at least'", '"at least 200"')),
+        ({"outcome": "at leest 200"}, ("outcome is 'at leest 200'", '"at least 200"')),
+        ({"outcome": ">= 200"}, ("outcome is '>= 200'", '"at least 200"')),
         ({"outcome": "at least many"}, ("at least many", "a number after")),
         ({"outcome": "at least nan"}, ("at least nan",)),
         ({"outcome": lambda rewards: 0.0}, ("outcome is called with (rewards, info)",)),

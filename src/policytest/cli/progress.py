@@ -105,7 +105,7 @@ class Lines:
         """A line about a check, when it is time."""
         if check.samples >= self._next:
             evidence = f"evidence at most {nats(max(check.evidence))} of {nats(check.required)}"
-            what = "value estimate" if _episodes(check) == "" else "mean return"
+            what = "value estimate" if _episodes(check) == "" else "estimate"
             self.tell(check.samples, f"{_episodes(check)}{evidence}, {what} {number(check.estimate)}")
 
     def tell(self, samples: int, words: str) -> None:

@@ -69,15 +69,14 @@ class TrialQuestion:
     compares: bool = False  # whether two agents are needed
 
     def read(self, place: str | None = None) -> Table:
-        """The trials of all agents; a place is where a copy of the table is."""
-        from policytest.sources.logged.trials import trials
+        """The trials of all agents; a place is where a copy of the rows so far is, of a table that is growing."""
+        from policytest.sources.logged.trials import read_trials
 
         columns = named_columns(self.columns)
         if self.agents.b is None and not self.compares:
             columns.setdefault("pair", None)  # nothing is paired
-        return trials(
-            place or self.table, columns=columns, return_range=self.agents.return_range, tasks=self.agents.tasks
-        )
+        ends, tasks = self.agents.return_range, self.agents.tasks
+        return read_trials(place or self.table, columns, ends, tasks, growing=place is not None)
 
     def verdict(self, found: Table) -> Verdict:
         """The answer, by all trials there are."""
@@ -225,11 +224,15 @@ def watched(asked: TrialQuestion, output: o.Output, title: str, follow: bool, id
 def _followed(asked: TrialQuestion, follow: bool, idle: float | None, quiet: bool) -> tuple[Verdict, tuple[str, ...]]:
     """The verdict as soon as there is one, of a growing table: that of the same command on the rows so far."""
     verdict, due = None, 0.0
+    missing = "there is no trial yet"
     about: tuple[str, ...] = ()
     try:
         for place in _copies(asked.table, follow, idle):
             found = asked.read(place)
-            if not _has_begun(asked, found):
+            if awaited := _awaited(asked, found):
+                if awaited != missing and not quiet:
+                    complain(f"waiting: {awaited}")
+                missing = awaited
                 continue
             verdict, about = asked.verdict(found), asked.about(found)
             if verdict.answer is not None:
@@ -241,18 +244,25 @@ def _followed(asked: TrialQuestion, follow: bool, idle: float | None, quiet: boo
     except KeyboardInterrupt:
         complain("interrupted")
     if verdict is None:
-        missing = f" of {' and '.join(name for name in (asked.agents.a, asked.agents.b) if name)}"
-        raise InputError(f"{asked.table}: there is no trial{missing} of each task yet; start again when there are some")
+        raise InputError(f"{asked.table}: {missing}", "start again when there are some; check the names")
     return verdict, about
 
 
-def _has_begun(asked: TrialQuestion, found: Table) -> bool:
-    """Whether there is a trial of each agent in each task."""
-    names = [name for name in (asked.agents.a, asked.agents.b) if name is not None]
-    if any(name not in found.logs for name in names):
-        return False
-    tasks = set(found.tasks if asked.agents.tasks is None else asked.agents.tasks)
-    return all(found[name].task is None or tasks <= set(found[name].task.tolist()) for name in names)
+def _awaited(asked: TrialQuestion, found: Table) -> str:
+    """Which agent has no trial in which task yet, and what there is instead; "" once each has one in each task."""
+    tasks = found.tasks if asked.agents.tasks is None else asked.agents.tasks
+    for name in (asked.agents.a, asked.agents.b):
+        if name is None:
+            continue
+        if name not in found.logs:
+            others = f"; there are trials of {listed(found.agents)}" if found.agents else ""
+            others += f"; {plural(found.left_out, 'row')} of other tasks left out" if found.left_out else ""
+            return f"there is no trial of {name} yet{others}"
+        if (column := found[name].task) is not None:
+            done = list(dict.fromkeys(column.tolist()))
+            if lacks := [task for task in tasks if task not in done]:
+                return f"there is no trial of {name} in the task {lacks[0]} yet; there are trials in {listed(done)}"
+    return ""
 
 
 def _copies(table: str, follow: bool, idle: float | None) -> Iterator[str]:

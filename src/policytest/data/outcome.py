@@ -22,6 +22,7 @@ from policytest._base.errors import InputError
 INDICATOR = (0.0, 1.0)
 AT_LEAST, AT_MOST = "at least", "at most"
 SPOKEN = re.compile(rf"({AT_LEAST}|{AT_MOST})\s+(\S+)")
+LIKE_A_LEVEL = re.compile(r"\s*(at\s|[<>=≤≥])", re.IGNORECASE)  # meant as one, and not a key
 MOST_KEYS = 12  # of an info dictionary that are listed
 EXAMPLE = 'pass a function of (rewards, info), pt.at_least(200), or a key of the info of the last step: "is_success"'
 
@@ -199,7 +200,7 @@ def _spoken(text: str) -> EpisodeOutcome:
             return ReturnBeyond(arrays.real_number("outcome", float(level)), side)
         except ValueError:
             raise InputError(f'outcome is {text!r}; pass a number after "{side}", such as "{side} 200"') from None
-    if not text.strip() or text.startswith((AT_LEAST, AT_MOST)) or _is_number(text):
+    if not text.strip() or LIKE_A_LEVEL.match(text) or _is_number(text):
         raise InputError(f'outcome is {text!r}; pass "at least 200", or a key of the info of the last step')
     return InInfo(text)
 

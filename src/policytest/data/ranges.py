@@ -29,8 +29,8 @@ NO_BOUND = (
 )
 LARGE_SAMPLE = (
     "{} no known range, so this will be a large-sample answer, which is not certified; for a certified one "
-    "pass return_range=(low, high), or reward_range=(low, high) with a horizon or a discount below 1, or ask for a "
-    "probability: outcome=pt.at_least(200)"
+    "pass return_range=(low, high), or reward_range=(low, high) with a horizon or a discount below 1, where one known "
+    "end is enough for one answer; or ask for a probability: outcome=pt.at_least(200)"
 )
 
 

@@ -288,7 +288,10 @@ def one_look_row(what: str, ends: tuple[float, float], delta: float) -> Row:
 
 
 def evidence_rows(v: Verdict) -> list[Row]:
-    """The evidence of the stronger side; of "within", that against each end of the zone; and its p-value."""
+    """The evidence of the stronger side; of "within", that against each end of the zone; and its p-value.
+
+    If returns have one known end and there is no answer, that of the side that can be answered.
+    """
     required, both = f"of {nats(v.required)} required", list(v.evidence)
     V, R = ("V", "R") if v.about == "value" else ("A - B", "margin")
     if v.refuted is not None:
@@ -299,9 +302,12 @@ def evidence_rows(v: Verdict) -> list[Row]:
         ]
         subject = f"|{V} - {R}| >= {eps}"
     else:
-        subject = f"{V} {'<=' if v.evidence[0] >= v.evidence[1] else '>='} {R}"
+        side, one_end = int(v.evidence[0] < v.evidence[1]), [math.isinf(end) for end in v.interval]
+        if v.answer is None and sum(one_end) == 1:
+            side = one_end.index(True) ^ 1
+        subject = f"{V} {('<=', '>=')[side]} {R}"
         remark = required + about_price(v)
-        rows = [Row(f"evidence against {subject}", nats(max(v.evidence)), remark, "evidence", both)]
+        rows = [Row(f"evidence against {subject}", nats(v.evidence[side]), remark, "evidence", both)]
     name = "p-value, at any time" if not v.approximate else "p-value, approximate"
     return [*rows, Row(name, probability(v.p_value), f"of {subject}", "p_value", v.p_value)]
 

@@ -358,7 +358,7 @@ class Verdict(Shown):
             *(sentences.agent_rows(self.task) if alone else ()),
             Row("delta", probability(self.delta), sentences.ERROR, "delta", self.delta),
             *sentences.evidence_rows(self),
-            Row("worst cases solved", number(self.solves), "", "solves", self.solves),
+            *((Row("worst cases solved", number(self.solves), "", "solves", self.solves),) if self.solves else ()),
         )
         return Table(sentences.title(self), rows, tuple(self._notes()))
 
@@ -374,8 +374,9 @@ class Verdict(Shown):
     def data(self) -> Document:
         """What a program reads."""
         rows = self.summary.data()
+        rows.pop("solves", None)
         proof = {
-            "solves": rows.pop("solves"),
+            "solves": self.solves,
             "proof_samples": self.proof_samples,
             "lower_bound": self.lower_bound,
             "dimension": self.dimension,

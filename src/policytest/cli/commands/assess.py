@@ -32,7 +32,10 @@ if TYPE_CHECKING:
 
 ORDERED = ("betting", "log-betting")
 """Methods that need the order of the transitions."""
-NO_LOG = "no log: name its files after the task (with --assume propensities or episodes, or --a, no task is needed)"
+NO_LOG = (
+    "no log: name its files after the task (with --assume propensities or episodes no task is needed; for a table of "
+    "trials, name the agent that is asked about with --a NAME)"
+)
 TITLE = "Is this policy good enough?"
 FEW = 5
 """Pairs and states that a warning names."""

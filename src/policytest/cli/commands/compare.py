@@ -78,7 +78,8 @@ def compare(
         asked = TrialQuestion(model, trials, data.column, delta, bar.margin, bar.indifference, compares=True)
         return answered(asked, output, WHICH)
     if other is None:
-        raise InputError("the other policy is missing: name it after the model")
+        other_is = "agent" if episodes.assume == "episodes" else "policy"
+        raise InputError(f"the other {other_is} is missing: name it after the model, as in compare {model} OTHER")
     margin, indifference = bar.margin, bar.indifference
     logged = inputs.check_logged([other], data.log)
     models = (model,) if logged else (model, other)

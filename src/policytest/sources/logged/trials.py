@@ -90,7 +90,7 @@ class Trials:
 def trials(
     data: object, *, columns: object = None, return_range: Range | None = None, tasks: Sequence[str] | None = None
 ) -> Trials:
-    """The trials of a table, wherever it lies.
+    """The trials of a table, wherever it is stored.
 
     Parameters
     ----------
@@ -103,8 +103,16 @@ def trials(
     return_range
         (low, high), where every outcome lies, fixed beforehand. Truth values and successes need none.
     tasks
-        The names of the tasks that are asked about, fixed beforehand; rows of others are left out and counted.
+        The names of the tasks that are asked about, fixed beforehand; each must have a row. Rows of others are left out
+        and counted.
     """
+    return read_trials(data, columns, return_range, tasks)
+
+
+def read_trials(
+    data: object, columns: object, return_range: Range | None, tasks: Sequence[str] | None, *, growing: bool = False
+) -> Trials:
+    """`trials`; of a table that is growing, tasks may still be without a row."""
     mapping, ends = TrialColumns(columns), ends_of("return_range", return_range)
     with frames.readable():
         opened = frames.opened(data, mapping, TRIAL_ROLES, in_order=True)
@@ -115,10 +123,10 @@ def trials(
     outcome, is_truth = rows.outcomes()
     ends = rows.range_of(outcome, is_truth) if ends is None else ends
     rows.check_range(outcome, ends)
+    if not growing:
+        rows.check_tasks(tasks or ())
     order, wanted = rows.in_order(), rows.wanted(tasks)
     order = order[wanted[order]]
-    if not len(order):
-        raise InputError(f"no row has one of the tasks {', '.join(map(repr, tasks or ()))}; the tasks are in the data")
     rows.check_pairs(order)
     logs = {name: rows.log_of(code, name, outcome, ends, order) for code, name in rows.agents(order)}
     return Trials(logs, mapping.found, len(outcome), int((~wanted).sum()))
@@ -220,6 +228,17 @@ class _Rows:
                 'time, of one kind in all rows; or take rows as they come with columns={"order": None}'
             )
         return np.argsort(frames.sortable([column])[0], kind="stable")
+
+    def check_tasks(self, tasks: Sequence[str]) -> None:
+        """Refuse a task that no row has: without it the answer would be about the others alone."""
+        names = self.labels["task"][0] if "task" in self.labels else []
+        for task in tasks if names else ():
+            if str(task) not in names:
+                some = ", ".join(map(repr, names[:MOST_NAMED])) + (", ..." if names[MOST_NAMED:] else "")
+                raise InputError(
+                    f"no row has the task {plain(str(task))!r} (column {self.names['task']})",
+                    did_you_mean(task, names, f"the tasks are {plain(some)}"),
+                )
 
     def wanted(self, tasks: Sequence[str] | None) -> BoolArray:
         """Which rows belong to these tasks."""
