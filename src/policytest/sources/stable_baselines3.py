@@ -41,8 +41,8 @@ class StopWhenGoodEnough:
     check_freq, first_check
         The number of steps of training between two tests, and before the first (by default the same).
     budget, checkpoints, method, seed, parallel
-        As in `InTraining`: the most episodes of a test; the number of tests, if it is fixed beforehand. Answers that are
-        not certified, such as large-sample ones, do not stop the training.
+        As in `InTraining`: the most episodes of a test; the number of tests, if it is fixed beforehand. Answers
+        that are not certified, such as large-sample ones, do not stop the training.
     verbose
         1: print a line after each test.
     **episodes
