@@ -493,6 +493,7 @@ def test_outcomes_on_the_command_line(capsys):
         (("--outcome", "agents_here:no"), "--outcome: agents_here has no 'no'"),
         (("--outcome", "at least 0", "--return-range", "0", "9"), "leave --return-range out"),
         (("--outcome", "at least 0", "--discount", "0.9"), "leave --discount out"),
+        (("--return-range", "-9", "None"), "--return-range takes two numbers; inf or -inf is an end that is not known"),
     ],
 )
 def test_outcomes_that_are_refused_on_the_command_line(arguments, words, capsys):
@@ -514,9 +515,8 @@ def test_one_known_end_and_returns_outside_on_the_command_line(capsys):
     narrow = (*coin, "0.2", "--return-range", "0", "0.5")
     capsys.readouterr()
     assert decide(*narrow) == 2
-    assert "outside --return-range (0, 0.5); widen the range, or go on without a certificate: --on-range warn" in (
-        capsys.readouterr().err
-    )
+    remedy = "declare a range that is certain to hold, or go on without a certificate: --on-range warn"
+    assert f"outside --return-range (0, 0.5); {remedy}" in capsys.readouterr().err
     assert decide(*narrow, "--on-range", "warn") == 3
     assert capsys.readouterr().out.startswith("No reliable answer: the return of episode 2 (seed")
     assert decide(*narrow, "--on-range", "warn", "--accept-uncertified") == 0

@@ -104,6 +104,8 @@ def _input_error(error: BaseException) -> str | None:
     context, said = getattr(error, "ctx", None), str(wrong_option())
     if "'--method'" in said and "'combined' is not one of" in said:
         return NO_COMBINED
+    if "-range'" in said and "valid" in said:
+        return UNKNOWN_END.format(*[str(said).split("'")[1]] * 2)
     return f"{said} (see {context.command_path if context else 'policytest'} --help)"
 
 
@@ -138,6 +140,7 @@ REPLACED = {
     )
 }
 """Options of earlier versions, and what replaces them."""
+UNKNOWN_END = "{} takes two numbers; inf or -inf is an end that is not known, as in {} -1000 inf"
 NO_COMBINED = "--method combined is gone; use --method betting (the default), or --method ptst for very small delta"
 PHRASES = {
     "max_samples is ": "--max-samples is ",

@@ -56,7 +56,7 @@ if TYPE_CHECKING:  # a process that runs episodes needs no compiler
 
 MEAN_RETURN, INDEPENDENT = "mean return", "episodes are independent of each other, each with the same "
 EPISODES_ARE_INDEPENDENT = INDEPENDENT + MEAN_RETURN
-WIDEN = 'widen the range, or go on without a certificate: on_range="warn"'
+WIDEN = 'declare a range that is certain to hold, or go on without a certificate: on_range="warn"'
 NEGLIGIBLE = 1e-6  # of the range of returns: what the rest of a discounted episode is worth when it is cut
 POLICIES = {"deterministic": "predict(..., deterministic=True)", "stochastic": "predict(..., deterministic=False)"}
 
