@@ -244,8 +244,6 @@ def prepared():
 RUNNABLE = {"notebooks.md": 3, "betting.md": 1}
 COMPLETE = {"trials.md": 1, "evaluation.md": 1, "environments.md": 3, "reports.md": 2, "comparing-and-planning.md": 5}
 """How many blocks of a page run, with the names of the documentation, or by themselves."""
-ELSEWHERE = ("stable_baselines3", "torch")
-"""What is not installed here: blocks that use it are run by `make test-sb3`."""
 
 
 @pytest.mark.parametrize("name", [*RUNNABLE, *COMPLETE])
@@ -254,7 +252,7 @@ def test_python_on_the_pages_runs(name, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("policytest.questions.plan.plan.RUNS", 4)  # quickly
     monkeypatch.setattr("policytest.questions.plan.plan.EPISODE_RUNS", 20)
     names = {} if name in COMPLETE else prepared()
-    here = [code for code in blocks(TEXTS[name], "python") if not any(library in code for library in ELSEWHERE)]
+    here = [code for code in blocks(TEXTS[name], "python") if not missing_packages(code)]
     for code in here[: {**RUNNABLE, **COMPLETE}[name]]:
         exec(compile(code, name, "exec"), names)  # the project's own text
 
